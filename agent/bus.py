@@ -1,0 +1,94 @@
+"""The internal event bus: frozen event values, a synchronous publish, one slot per subscriber.
+
+A publish never waits and starts no task. A subscriber that is slow finds the newest event of each
+type, never a queue; whoever must see every event (journal, counters) registers a callback.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from types import TracebackType
+from typing import Any, Generic, TypeVar
+
+EventT = TypeVar("EventT")
+
+
+class Subscription(Generic[EventT]):
+    """One subscriber's slot: holds the newest event that was not yet taken.
+
+    Use it as a context manager, or call ``close``; iterate it to follow events.
+    """
+
+    def __init__(self, on_close: Callable[[Subscription[EventT]], None]) -> None:
+        self._on_close = on_close
+        self._newest: EventT | None = None
+        self._filled = asyncio.Event()
+
+    def put(self, event: EventT) -> None:
+        """Replace what the slot holds and wake the subscriber."""
+        self._newest = event
+        self._filled.set()
+
+    async def take(self) -> EventT:
+        """The newest event, once; waits for one if the slot is empty."""
+        while self._newest is None:
+            await self._filled.wait()
+        event, self._newest = self._newest, None
+        self._filled.clear()
+        return event
+
+    def close(self) -> None:
+        """End the subscription; nothing is delivered after it."""
+        self._on_close(self)
+
+    def __enter__(self) -> Subscription[EventT]:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    async def __aiter__(self) -> AsyncIterator[EventT]:
+        while True:
+            yield await self.take()
+
+
+class Bus:
+    """Delivers each event to the subscribers of exactly its class, in order of joining."""
+
+    def __init__(self) -> None:
+        self._receivers: dict[type, list[Callable[[Any], None]]] = {}
+
+    def publish(self, event: object) -> None:
+        """Hand ``event`` to every subscriber of its class, now; returns when all have it."""
+        for receive in tuple(self._receivers.get(type(event), ())):
+            receive(event)
+
+    def subscribe(self, event_type: type[EventT]) -> Subscription[EventT]:
+        """A slot that holds the newest event of ``event_type`` published from now on."""
+        subscription: Subscription[EventT] = Subscription(lambda _: leave())
+        leave = self.on(event_type, subscription.put)
+        return subscription
+
+    def on(self, event_type: type[EventT], receive: Callable[[EventT], None]) -> Callable[[], None]:
+        """Call ``receive`` with every event of ``event_type``; it must not block nor raise.
+
+        Returns the function that ends this, which may be called more than once.
+        """
+        receivers = self._receivers.setdefault(event_type, [])
+        receivers.append(receive)
+
+        def leave() -> None:
+            if receive in receivers:
+                receivers.remove(receive)
+
+        return leave
+
+    def subscriber_count(self, event_type: type) -> int:
+        """How many receive events of ``event_type``."""
+        return len(self._receivers.get(event_type, ()))

@@ -1,0 +1,127 @@
+"""The configuration in force: what loading makes and everything above reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+import attrs
+
+from agent.model.device import Kind
+
+
+class AllocationPolicy(StrEnum):
+    """How devices are preferred when kubelet asks (``allocationPolicy``)."""
+
+    DEFAULT = ""
+    """Lowest PF and index first."""
+    PACKED = "packed"
+    """Fewest PFs."""
+    SPREAD = "spread"
+    """One per PF in turn."""
+    NUMA = "numa"
+    """Fewest NUMA nodes."""
+
+
+@attrs.frozen
+class Criterion:
+    """One selector of a selector object, with its normalised wanted value."""
+
+    key: str
+    """The selector's key in :data:`agent.selectors.SELECTORS`, in its canonical spelling."""
+    wanted: Any
+    """What the selector's own parse made of the configured value."""
+
+
+@attrs.frozen
+class SelectorSet:
+    """One selector object: every criterion must hold (AND). No criteria = everything of the kind."""
+
+    criteria: tuple[Criterion, ...] = ()
+    """Filters in the order of the selector table; empty lists and false booleans are left out."""
+    is_rdma: bool = False
+    """RDMA nodes are handed out for devices that this object chose."""
+    need_vhost_net: bool = False
+    """/dev/vhost-net and /dev/net/tun are handed out (netDevice and auxNetDevice only)."""
+    vdpa_type: str | None = None
+    """``vhost`` or ``virtio``."""
+
+
+@attrs.frozen
+class HealthPolicy:
+    """The ``health`` block of a pool."""
+
+    link: bool = True
+    """Whether a dead link makes a device Unhealthy."""
+    recovery_hold_s: float = 1.0
+    """How long good news must hold before it is told (``recoveryHoldSeconds``)."""
+
+
+@attrs.frozen
+class PoolConfig:
+    """One resource pool as configured, values normalised."""
+
+    prefix: str
+    name: str
+    kind: Kind = Kind.NET_DEVICE
+    selectors: tuple[SelectorSet, ...] = ()
+    exclude_topology: bool = False
+    additional_info: Mapping[str, Mapping[str, str]] = attrs.field(factory=dict)
+    """``*``, PCI address in normal form or auxiliary name -> key -> value."""
+    health: HealthPolicy = HealthPolicy()
+    advertise_empty: bool = False
+    allow_in_use: bool = False
+    allocation_policy: AllocationPolicy | None = None
+    """None = the command line's default."""
+
+    @property
+    def resource(self) -> str:
+        """The full resource name, ``prefix/name``, as pods request it."""
+        return f"{self.prefix}/{self.name}"
+
+
+@attrs.frozen
+class Config:
+    """A whole configuration in force: pools in file order, each resource once."""
+
+    pools: tuple[PoolConfig, ...] = ()
+
+
+class Severity(StrEnum):
+    """How bad a problem is."""
+
+    ERROR = "error"
+    """The pool (or, without a pool, the file) is refused."""
+    WARNING = "warning"
+    """Applied as far as it goes; an error with ``--strict``."""
+    HINT = "hint"
+    """Accepted; there is a better spelling."""
+
+
+@attrs.frozen
+class Problem:
+    """One thing wrong with a configuration file, with where, what was found and what would do."""
+
+    severity: Severity
+    message: str
+    """One sentence: what was found, what is allowed, the nearest known name."""
+    path: str = "$"
+    """JSON path, for example ``$.resourceList[0].selectors.vendors[1]``."""
+    line: int = 0
+    """1-based; 0 = no position."""
+    column: int = 0
+    """1-based, in characters."""
+    pool: int | None = None
+    """Index in resourceList of the pool it belongs to; None = the file as a whole."""
+    resource: str | None = None
+    """Name of that pool's resource, as far as it could be read."""
+    advice: str = ""
+    """More lines for people: the modern form of an old layout, for example."""
+
+    def render(self, source: str) -> str:
+        """``source:line:column: severity: path: message`` as compilers write it."""
+        place = f"{source}:{self.line}:{self.column}" if self.line else source
+        where = f" {self.path}:" if self.path != "$" else ""
+        advice = "".join(f"\n    {line}" for line in self.advice.splitlines())
+        return f"{place}: {self.severity}:{where} {self.message}{advice}"

@@ -1,0 +1,142 @@
+"""The log stream: one event per line, a stable name with fields, as text for people or as JSON.
+
+Every event is declared once in :mod:`agent.log_events`; ``emit`` takes its level from there.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from collections.abc import Mapping
+from typing import TextIO
+
+from agent.errors import UsageError
+from agent.log_events import EVENTS
+
+_LOGGER = logging.getLogger("sriov-agent")
+_LEVELS = {
+    "trace": logging.DEBUG,
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warn": logging.WARNING,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+    "fatal": logging.ERROR,
+    "panic": logging.ERROR,
+}
+_said: dict[tuple[str, str], int] = {}
+
+
+def emit(event: str, /, **fields: object) -> None:
+    """Write one event with its fields, if its level is on; the message is made only then."""
+    declared = EVENTS[event]
+    if _LOGGER.isEnabledFor(declared.level):
+        _LOGGER.log(declared.level, event, extra={"fields": fields})
+
+
+def emit_once(event: str, key: str, /, **fields: object) -> None:
+    """Write an event the first time it comes with ``key``; repeats are only counted.
+
+    The count is told when it reaches 10, 100, 1000 ... so that nothing is silently lost.
+    """
+    count = _said[event, key] = _said.get((event, key), 0) + 1
+    if count == 1:
+        emit(event, **fields)
+    elif count >= 10 and str(count).strip("0") == "1":
+        emit(event, **fields, times=count)
+
+
+def forget(event: str, key: str) -> None:
+    """The cause of a warning is gone: the next one is said again."""
+    _said.pop((event, key), None)
+
+
+def forget_all() -> None:
+    """Start counting anew."""
+    _said.clear()
+
+
+def parse_level(text: str) -> int:
+    """A level by name, or by number as klog counts: 0 is info, 4 and more is debug, below 0 error.
+
+    Raises UsageError naming the text.
+    """
+    name = text.strip().lower()
+    if name in _LEVELS:
+        return _LEVELS[name]
+    try:
+        number = int(name)
+    except ValueError:
+        known = ", ".join(sorted(_LEVELS))
+        raise UsageError(f"--log-level {text!r} is neither a number nor one of {known}") from None
+    if number < 0:
+        return logging.ERROR
+    return logging.INFO if number < 4 else logging.DEBUG
+
+
+def configure(level: int, form: str, stream: TextIO | None = None) -> None:
+    """Send the log stream to ``stream`` (standard error if None) as ``text`` or ``json``."""
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(_JsonFormatter() if form == "json" else _TextFormatter())
+    _LOGGER.handlers[:] = [handler]
+    _LOGGER.setLevel(level)
+    _LOGGER.propagate = False
+
+
+def _stamp(record: logging.LogRecord) -> str:
+    seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+    return f"{seconds}.{int(record.msecs):03d}Z"
+
+
+def _fields(record: logging.LogRecord) -> Mapping[str, object]:
+    fields: Mapping[str, object] = getattr(record, "fields", {})
+    return fields
+
+
+def _plain(value: object) -> object:
+    """A value as JSON knows it: sequences stay, everything else that is foreign becomes text."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        items = sorted(value, key=str) if isinstance(value, set | frozenset) else value
+        return [_plain(v) for v in items]
+    return str(value)
+
+
+def _text_value(value: object) -> str:
+    plain = _plain(value)
+    if isinstance(plain, str) and plain and plain.isprintable() and not set(plain) & set(' "=\\'):
+        return plain
+    if isinstance(plain, float):
+        return f"{plain:.4g}"
+    return json.dumps(plain, ensure_ascii=True)
+
+
+class _TextFormatter(logging.Formatter):
+    """``time LEVEL event key=value ...``: values with spaces or odd characters are JSON strings."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        pairs = "".join(f" {k}={_text_value(v)}" for k, v in _fields(record).items())
+        line = f"{_stamp(record)} {record.levelname:<7} {record.getMessage()}{pairs}"
+        if record.exc_info:
+            line += "\n" + self.formatException(record.exc_info)
+        return line
+
+
+class _JsonFormatter(logging.Formatter):
+    """One JSON object a line: ``time``, ``level``, ``event``, then the event's fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, object] = {
+            "time": _stamp(record),
+            "level": record.levelname.lower(),
+            "event": record.getMessage(),
+        }
+        line.update({k: _plain(v) for k, v in _fields(record).items()})
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=True)

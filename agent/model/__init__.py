@@ -1,0 +1,1 @@
+"""Frozen records that travel through the agent: devices, snapshots, addresses, events."""

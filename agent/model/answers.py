@@ -1,0 +1,71 @@
+"""What a plugin server says, as values, and whom it asks; protobuf is made at the border."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import attrs
+
+
+@attrs.frozen
+class Advertised:
+    """One device as kubelet is told of it."""
+
+    id: str
+    healthy: bool = True
+    numa_node: int | None = None
+    """None = no topology is sent."""
+
+
+@attrs.frozen
+class Offer:
+    """A resource and the full list to advertise for it, in stable order."""
+
+    resource: str
+    devices: tuple[Advertised, ...] = ()
+    preference: bool = True
+    """Whether kubelet is told to call GetPreferredAllocation."""
+
+
+@attrs.frozen
+class Mount:
+    """A bind mount for a container."""
+
+    container_path: str
+    host_path: str
+    read_only: bool = False
+
+
+@attrs.frozen
+class DeviceNode:
+    """A device node for a container; permissions ``rw`` (contract of the Go plugin)."""
+
+    container_path: str
+    host_path: str
+    permissions: str = "rw"
+
+
+@attrs.frozen
+class Allocation:
+    """The answer to one container's request, everything sorted or in stable order."""
+
+    envs: tuple[tuple[str, str], ...] = ()
+    mounts: tuple[Mount, ...] = ()
+    nodes: tuple[DeviceNode, ...] = ()
+    annotations: tuple[tuple[str, str], ...] = ()
+    cdi_devices: tuple[str, ...] = ()
+
+
+class Answers(Protocol):
+    """Whoever decides what a plugin server answers."""
+
+    async def allocate(self, resource: str, device_ids: tuple[str, ...]) -> Allocation:
+        """What one container gets for these devices.
+
+        Raises UnknownDeviceError or DeviceNotUsableError; nothing is answered in part.
+        """
+
+    async def prefer(
+        self, resource: str, available: tuple[str, ...], must_include: tuple[str, ...], size: int
+    ) -> tuple[str, ...]:
+        """Which devices kubelet should take; never raises for odd input."""

@@ -1,0 +1,143 @@
+"""One allocatable thing and the facts that a scan read about it; made by kinds, read by all above.
+
+Absent facts are None or empty: a function without driver, without netdev, or with its netdev in a
+pod's namespace is a normal state, never an error.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import attrs
+
+
+class Kind(StrEnum):
+    """The device types of the configuration, spelled as there."""
+
+    NET_DEVICE = "netDevice"
+    ACCELERATOR = "accelerator"
+    AUX_NET_DEVICE = "auxNetDevice"
+
+
+class Role(StrEnum):
+    """What a function is to SR-IOV."""
+
+    PF = "PF"
+    """A PCI function that is not a VF, with or without the SR-IOV capability."""
+    VF = "VF"
+    """A PCI function with a ``physfn`` link."""
+    SF = "SF"
+    """An auxiliary device of kind ``sf``."""
+    AUX = "AUX"
+    """An auxiliary device of another kind below a network function."""
+
+
+@attrs.frozen
+class Netdev:
+    """A network interface of a function (kernel ABI documentation, sysfs-class-net)."""
+
+    name: str
+    ifindex: int | None = None
+    link_type: str | None = None
+    """``ether`` (ARPHRD 1), ``infiniband`` (ARPHRD 32), another ARPHRD number as text, or None."""
+    admin_up: bool | None = None
+    """IFF_UP of ``flags``."""
+    carrier: bool | None = None
+    """None where it cannot be read: the kernel answers EINVAL while the netdev is down."""
+    operstate: str | None = None
+    speed_mbps: int | None = None
+    phys_switch_id: str | None = None
+    phys_port_name: str | None = None
+    uppers: tuple[str, ...] = ()
+    """Interfaces stacked on this one (bond, bridge, team, OVS, VLAN ...), sorted."""
+    master: str | None = None
+    """The bond, bridge, team or OVS datapath that this interface is enslaved to."""
+
+
+@attrs.frozen
+class RdmaDevice:
+    """An RDMA device of a function, with its character devices as container paths, sorted."""
+
+    name: str
+    uverbs: tuple[str, ...] = ()
+    umad: tuple[str, ...] = ()
+    issm: tuple[str, ...] = ()
+    ucm: tuple[str, ...] = ()
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """All character devices that belong to this RDMA device alone."""
+        return (*self.issm, *self.umad, *self.uverbs, *self.ucm)
+
+
+@attrs.frozen
+class VdpaDevice:
+    """A vDPA device of a function (``bus/vdpa/devices``)."""
+
+    name: str
+    type: str | None
+    """``vhost`` (driver vhost_vdpa), ``virtio`` (driver virtio_vdpa), None where unbound."""
+    char_device: str | None = None
+    """Host path of the vhost character device, for example ``/dev/vhost-vdpa-0``."""
+
+
+@attrs.frozen
+class Device:
+    """One function or auxiliary device, with every fact used by anything above."""
+
+    id: str
+    """PCI address in normal form, or the auxiliary device's name: what kubelet knows it by."""
+    kind: Kind
+    role: Role
+    pci_address: str
+    """Its own PCI address; for an auxiliary device its parent function's."""
+    vendor: str
+    """Four lower-case hex digits (the parent's for an auxiliary device)."""
+    device: str
+    """Four lower-case hex digits (the parent's for an auxiliary device)."""
+    pci_class: int
+    """0xCCSSPP: base class, subclass, programming interface."""
+    driver: str | None = None
+    """Bound driver; None = unbound."""
+    numa_node: int | None = None
+    """None where the host tells none (-1 or no file): then no topology is ever sent."""
+    pf_address: str | None = None
+    """PCI address of its PF (its own for a PF); None for a VF whose PF is not on this host."""
+    pf_name: str | None = None
+    """Netdev of its PF: the uplink in switchdev mode. None where the PF has no netdev here."""
+    index: int | None = None
+    """VF index (N of the PF's ``virtfnN``) or an SF's ``sfnum``; None for a PF."""
+    total_vfs: int = 0
+    """``sriov_totalvfs``; 0 = not SR-IOV capable."""
+    num_vfs: int = 0
+    """``sriov_numvfs``; over 0 = a PF whose VFs exist, never a device itself."""
+    netdevs: tuple[Netdev, ...] = ()
+    """Its own netdevs, sorted by name; a PF's representors are not among them."""
+    iommu_group: int | None = None
+    noiommu: bool = False
+    """The group's name is ``vfio-noiommu``: its host node is /dev/vfio/noiommu-<group>."""
+    uio: tuple[str, ...] = ()
+    """Entries of its ``uio/`` folder, sorted."""
+    acpi_index: str | None = None
+    rdma: tuple[RdmaDevice, ...] = ()
+    rdma_enabled: bool | None = None
+    """devlink's ``enable_rdma``, where it could be asked; tells while RDMA devices are in a pod."""
+    pkey: int | None = None
+    """P_Key at index 0 of port 1 of its first RDMA device."""
+    vdpa: tuple[VdpaDevice, ...] = ()
+    ddp_profile: str | None = None
+    """devlink info ``fw.app.name`` of the function or else of its PF."""
+    aux_type: str | None = None
+    """Middle part of an auxiliary device's name, ``sf`` for sub-functions."""
+    representor: str | None = None
+    """Netdev of its representor, where the eswitch is in switchdev mode."""
+
+    @property
+    def netdev(self) -> Netdev | None:
+        """Its first netdev, if any is in this network namespace."""
+        return self.netdevs[0] if self.netdevs else None
+
+    @property
+    def is_rdma(self) -> bool:
+        """Whether it offers RDMA: it has an RDMA device here, or devlink says it may."""
+        return bool(self.rdma) or self.rdma_enabled is True

@@ -1,0 +1,84 @@
+"""What one scan of the host saw: a whole immutable value with a generation number, and its diff."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+
+import attrs
+
+from agent.model.device import Device, Netdev, Role
+
+
+@attrs.frozen(slots=False)
+class Snapshot:
+    """Everything that one scan saw, sorted; two scans of one host differ in generation only.
+
+    Not slotted so that the look-up tables are made once, on first use.
+    """
+
+    generation: int = attrs.field(default=0, eq=False)
+    """Grows with every scan of a process; not part of equality."""
+    devices: tuple[Device, ...] = ()
+    """Every function and auxiliary device of a known kind, PFs with VFs too, in bus order."""
+    default_route_netdevs: tuple[str, ...] = ()
+    """Names of interfaces that a default route leaves by, sorted."""
+    netdev_parents: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """(upper interface, the interfaces below it), sorted: which netdevs a bond or VLAN rests on."""
+    skipped_classes: tuple[tuple[str, int], ...] = ()
+    """(PCI class as ``0xCCSS``, how many functions of it were passed over), sorted."""
+    missing_rdma_modules: tuple[str, ...] = ()
+    """Kernel modules whose absence leaves RDMA devices without some of their nodes, sorted."""
+    rdma_cm: bool = False
+    """Whether ``/dev/infiniband/rdma_cm`` exists."""
+
+    @cached_property
+    def by_id(self) -> Mapping[str, Device]:
+        """Devices by id."""
+        return {device.id: device for device in self.devices}
+
+    @cached_property
+    def pfs(self) -> Mapping[str, Device]:
+        """PFs by PCI address."""
+        return {d.id: d for d in self.devices if d.role is Role.PF}
+
+    @cached_property
+    def netdev_owner(self) -> Mapping[str, Device]:
+        """The device that owns a netdev, by interface name; a function's own netdevs only."""
+        return {n.name: d for d in self.devices for n in d.netdevs}
+
+    def pf_of(self, device: Device) -> Device | None:
+        """The PF of a VF or SF (itself for a PF), if it is on this host."""
+        return self.pfs.get(device.pf_address) if device.pf_address else None
+
+    def pf_netdev(self, device: Device) -> Netdev | None:
+        """The netdev of a device's PF that carries its traffic (the uplink), if it is here."""
+        pf = self.pf_of(device)
+        if pf is None:
+            return None
+        return next((n for n in pf.netdevs if n.name == pf.pf_name), pf.netdev)
+
+
+@attrs.frozen
+class SnapshotDiff:
+    """What changed from one snapshot to the next, each sorted by id."""
+
+    appeared: tuple[Device, ...] = ()
+    vanished: tuple[Device, ...] = ()
+    changed: tuple[tuple[Device, Device], ...] = ()
+    """(old, new) of devices of the same id with other facts."""
+
+    def __bool__(self) -> bool:
+        return bool(self.appeared or self.vanished or self.changed)
+
+
+def diff(old: Snapshot, new: Snapshot) -> SnapshotDiff:
+    """What differs from ``old`` to ``new``, device by device; pure."""
+    before, after = old.by_id, new.by_id
+    return SnapshotDiff(
+        appeared=tuple(d for d in new.devices if d.id not in before),
+        vanished=tuple(d for d in old.devices if d.id not in after),
+        changed=tuple(
+            (before[d.id], d) for d in new.devices if d.id in before and before[d.id] != d
+        ),
+    )

@@ -1,0 +1,1 @@
+"""One device-plugin gRPC server for each pool, kept registered with kubelet."""

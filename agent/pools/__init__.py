@@ -1,0 +1,1 @@
+"""Pure decisions: which device belongs to which pool, what an allocation answers."""

@@ -1,0 +1,66 @@
+"""Which devices pods hold, as far as is known: pod-resources' word, and our own recent answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import attrs
+
+from agent.model.device import Device, Kind, Role
+
+
+@attrs.frozen
+class Holder:
+    """Who holds a device; pod and namespace are None between Allocate and kubelet's word."""
+
+    resource: str
+    pod: str | None = None
+    namespace: str | None = None
+    container: str | None = None
+
+    def __str__(self) -> str:
+        if self.pod is None:
+            return "a pod that is being started"
+        return f"pod {self.namespace}/{self.pod}"
+
+
+@attrs.frozen
+class Held:
+    """Devices in the hands of pods, by device id."""
+
+    holders: Mapping[str, Holder] = attrs.field(factory=dict)
+    remembered: Mapping[str, Device] = attrs.field(factory=dict)
+    """The last known facts of held devices, for those that vanish from the host."""
+
+    def of(self, resource: str) -> frozenset[str]:
+        """Ids of the devices that pods hold as ``resource``."""
+        return frozenset(i for i, holder in self.holders.items() if holder.resource == resource)
+
+    def elsewhere(self, device_id: str, configured: frozenset[str]) -> Holder | None:
+        """The holder of a device under a resource that is not configured (any more)."""
+        holder = self.holders.get(device_id)
+        return holder if holder and holder.resource not in configured else None
+
+    def fact_of(self, device_id: str, kind: Kind) -> Device:
+        """The last known facts of a held device, or the little that its id tells."""
+        return self.remembered.get(device_id) or unknown_device(device_id, kind)
+
+    def remembering(self, devices: Iterable[Device]) -> Held:
+        """The same, with the facts of those ``devices`` that are held."""
+        seen = {d.id: d for d in devices if d.id in self.holders}
+        kept = {i: d for i, d in self.remembered.items() if i in self.holders}
+        return attrs.evolve(self, remembered=kept | seen)
+
+
+def unknown_device(device_id: str, kind: Kind) -> Device:
+    """A device of which nothing but the id is known: a pod holds it and the host has it no more."""
+    is_aux = kind is Kind.AUX_NET_DEVICE
+    return Device(
+        id=device_id,
+        kind=kind,
+        role=Role.SF if is_aux else Role.VF,
+        pci_address="" if is_aux else device_id,
+        vendor="",
+        device="",
+        pci_class=0,
+    )

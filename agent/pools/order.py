@@ -1,0 +1,28 @@
+"""The one stable order of devices in lists, envs and preferences: PF, then index, then id."""
+
+from __future__ import annotations
+
+import re
+
+from agent.model.address import bdf_order
+from agent.model.device import Device
+
+_NOT_A_BDF = (1 << 32, 0, 0, 0)
+_DIGITS = re.compile(r"(\d+)")
+
+
+def device_order(device: Device) -> tuple[object, ...]:
+    """Sort key: the PF's place on the bus, the VF or SF index, then the id as people count.
+
+    A function without a known PF stands by its own address.
+    """
+    home = device.pf_address or device.pci_address
+    place = bdf_order(home) if home else _NOT_A_BDF
+    return place, -1 if device.index is None else device.index, natural(device.id)
+
+
+def natural(text: str) -> tuple[tuple[int, int, str], ...]:
+    """Sort key under which ``sf.2`` comes before ``sf.10``."""
+    return tuple(
+        (0, int(part), "") if part.isdecimal() else (1, 0, part) for part in _DIGITS.split(text)
+    )

@@ -1,0 +1,83 @@
+"""Where the host is: the only module that spells host paths."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import attrs
+
+DEFAULT_KUBELET_DIR = "/var/lib/kubelet"
+
+
+@attrs.frozen
+class Roots:
+    """All host paths, below one host root so that a laid-out tree can stand in for a machine."""
+
+    host: Path = Path("/")
+    """The folder that holds the host's ``sys``, ``dev``, ``proc``, ``run`` and ``var``."""
+    kubelet_dir: str = DEFAULT_KUBELET_DIR
+    """Kubelet's root folder as the host names it (``--kubelet-dir``)."""
+
+    @property
+    def is_real_host(self) -> bool:
+        """Whether the host root is this machine's own ``/``."""
+        return self.host == Path("/")
+
+    def below(self, host_path: str) -> Path:
+        """The path in this process of a path as the host names it."""
+        return self.host / host_path.lstrip("/")
+
+    @property
+    def sys(self) -> Path:
+        """Sysfs."""
+        return self.below("/sys")
+
+    @property
+    def dev(self) -> Path:
+        """Device nodes."""
+        return self.below("/dev")
+
+    @property
+    def proc(self) -> Path:
+        """procfs; routes come from its ``net`` folder where netlink is off."""
+        return self.below("/proc")
+
+    @property
+    def run(self) -> Path:
+        """The agent's own run folder: admin socket and node lock."""
+        return self.below("/run/sriov-agent")
+
+    @property
+    def device_info(self) -> Path:
+        """Device-info files (device-info spec 1.1.0, read by CNI plugins)."""
+        return self.below("/var/run/k8s.cni.cncf.io/devinfo/dp")
+
+    @property
+    def cdi(self) -> Path:
+        """CDI specs of dynamic devices (CDI spec, default folders)."""
+        return self.below("/var/run/cdi")
+
+    @property
+    def kubelet(self) -> Path:
+        """Kubelet's root folder."""
+        return self.below(self.kubelet_dir)
+
+    @property
+    def device_plugins(self) -> Path:
+        """Folder of ``kubelet.sock`` and of plugins registered the legacy way."""
+        return self.kubelet / "device-plugins"
+
+    @property
+    def kubelet_socket(self) -> Path:
+        """Kubelet's Registration service (legacy way)."""
+        return self.device_plugins / "kubelet.sock"
+
+    @property
+    def plugins_registry(self) -> Path:
+        """Folder that kubelet's plugin watcher follows."""
+        return self.kubelet / "plugins_registry"
+
+    @property
+    def pod_resources_socket(self) -> Path:
+        """Kubelet's PodResourcesLister service."""
+        return self.kubelet / "pod-resources" / "kubelet.sock"

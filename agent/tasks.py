@@ -1,0 +1,80 @@
+"""Long-lived tasks that outlive expected failures, and the rhythm in which they try again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+
+QUICK_TRIES = 5
+QUICK_DELAY_S = 0.03
+SLOW_DELAYS_S = (1.0, 2.0, 5.0, 10.0)
+
+
+class Retry:
+    """The rhythm of tries: a few quick ones, then 1, 2, 5 and 10 s for ever.
+
+    ``hint`` says that the world may have changed: a wait under way ends, and the quick tries
+    start again.
+    """
+
+    def __init__(self) -> None:
+        self.failures = 0
+        self._hinted = asyncio.Event()
+
+    def hint(self) -> None:
+        """Start from the quick tries again, at once."""
+        self.failures = 0
+        self._hinted.set()
+
+    def succeeded(self) -> None:
+        """A try went well: the next failure starts from the quick tries."""
+        self.failures = 0
+
+    async def wait(self) -> float:
+        """Count a failure and wait until the next try is due; returns the delay chosen (s)."""
+        delay_s = retry_delay_s(self.failures)
+        self.failures += 1
+        self._hinted.clear()
+        try:
+            async with asyncio.timeout(delay_s):
+                await self._hinted.wait()
+        except TimeoutError:
+            pass
+        return delay_s
+
+
+def retry_delay_s(failures: int) -> float:
+    """Seconds to wait after ``failures`` failures before this one."""
+    if failures < QUICK_TRIES:
+        return QUICK_DELAY_S
+    return SLOW_DELAYS_S[min(failures - QUICK_TRIES, len(SLOW_DELAYS_S) - 1)]
+
+
+def retry_delays_s() -> Iterator[float]:
+    """The delays in order, without end."""
+    failures = 0
+    while True:
+        yield retry_delay_s(failures)
+        failures += 1
+
+
+async def keep_running(
+    attempt: Callable[[], Awaitable[None]],
+    *,
+    expected: tuple[type[BaseException], ...],
+    retry: Retry,
+    failed: Callable[[BaseException, int], None],
+) -> None:
+    """Run ``attempt`` again and again; expected errors are counted, told to ``failed`` and retried.
+
+    Any other exception is a bug and passes through: it ends the process with its traceback.
+    An attempt that returns is begun again at once, with the rhythm reset.
+    """
+    while True:
+        try:
+            await attempt()
+        except expected as error:
+            failed(error, retry.failures)
+            await retry.wait()
+        else:
+            retry.succeeded()

@@ -1,0 +1,50 @@
+# The first process of the node's namespaces. It makes what kubelet and containerd would change on
+# the host private, says so on standard output, and ends when its standard input does: the kernel
+# then ends every process inside and drops every mount.
+set -eu
+
+mount -t tmpfs run /run
+
+# Device nodes of its own, to which tests add theirs.
+mkdir /run/dev
+mount -t tmpfs -o mode=755 dev /run/dev
+cp -ax /dev/. /run/dev/
+mkdir -p /run/dev/pts /run/dev/shm
+mount --rbind /dev/pts /run/dev/pts
+mount -t tmpfs -o mode=1777 shm /run/dev/shm
+mount --move /run/dev /dev
+
+# Folders that are at fixed places whatever kubelet is told, such as its device-plugins. The rest
+# of /var/lib stays in sight: a checkout may lie there.
+mkdir /run/upper
+mount -t tmpfs upper /run/upper
+mkdir /run/upper/data /run/upper/work
+mount -t overlay -o lowerdir=/var/lib,upperdir=/run/upper/data,workdir=/run/upper/work var /var/lib
+for folder in kubelet containerd; do
+    mkdir -p "/var/lib/$folder"
+    mount -t tmpfs "$folder" "/var/lib/$folder"
+done
+mount -t tmpfs log /var/log
+
+# Kubelet writes these at every start, for the whole machine: here it writes to copies.
+mkdir /run/sysctl
+for key in vm/overcommit_memory vm/panic_on_oom kernel/panic kernel/panic_on_oops \
+    kernel/keys/root_maxkeys kernel/keys/root_maxbytes; do
+    copy=/run/sysctl/$(echo "$key" | tr / .)
+    cat "/proc/sys/$key" >"$copy"
+    mount --bind "$copy" "/proc/sys/$key"
+done
+
+# Pods may ask for mounts that propagate: to this node, not to the host.
+mount --make-rshared /
+
+# One uplink with the default route: an address for kubelet to be found at.
+ip link set lo up
+ip link add uplink type veth peer name switch
+ip address add "$NODE_ADDRESS/24" dev uplink
+ip link set uplink up
+ip link set switch up
+ip route add default dev uplink
+
+echo ready
+exec env --ignore-signal=CHLD cat

@@ -1,0 +1,110 @@
+"""The guest's first file system: busybox, the init script, and the modules it loads."""
+
+from __future__ import annotations
+
+import hashlib
+import lzma
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .cache import made_once
+
+if TYPE_CHECKING:
+    from .debian import Packages
+
+# Order is load order; what they depend on is found in the modules themselves.
+MODULES = (
+    "9pnet_virtio",
+    "9p",
+    "overlay",
+    "igb",
+    "igbvf",
+    "vfio_pci",
+    "vfio_iommu_type1",
+)
+_INIT = Path(__file__).with_name("init.sh")
+_FOLDERS = ("bin", "dev", "lower", "modules", "proc", "root", "sys", "upper")
+
+
+def built(cache: Path, packages: Packages) -> Path:
+    """The compressed archive, built again when the script, the modules or the packages change."""
+    inputs = f"{packages.kernel}{MODULES}".encode() + _INIT.read_bytes()
+    key = hashlib.sha256(inputs).hexdigest()[:12]
+    return made_once(cache / f"initramfs-{key}", lambda folder: _build(folder, packages)) / "gz"
+
+
+def _build(folder: Path, packages: Packages) -> None:
+    tree = folder / "tree"
+    for name in _FOLDERS:
+        (tree / name).mkdir(parents=True)
+    shutil.copy(packages.tree / "bin/busybox", tree / "bin/busybox")
+    shutil.copy(_INIT, tree / "init")
+    (tree / "init").chmod(0o755)
+    modules = _with_dependencies(packages.modules)
+    for name, content in modules.items():
+        (tree / f"modules/{name}.ko").write_bytes(content)
+    (tree / "modules/order").write_text("\n".join(modules) + "\n", encoding="ascii")
+    _archive(tree, packages.tree / "bin/busybox", folder / "gz")
+    shutil.rmtree(tree)
+
+
+def _archive(tree: Path, busybox: Path, target: Path) -> None:
+    names = sorted(str(path.relative_to(tree)) for path in tree.rglob("*"))
+    cpio = subprocess.run(
+        [busybox, "cpio", "-o", "-H", "newc"],
+        cwd=tree,
+        input="\n".join(names).encode(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,  # it counts blocks there
+        check=True,
+    )
+    packed = subprocess.run(
+        [busybox, "gzip", "-c"], input=cpio.stdout, stdout=subprocess.PIPE, check=True
+    )
+    target.write_bytes(packed.stdout)
+
+
+def _with_dependencies(folder: Path) -> dict[str, bytes]:
+    """The modules by name, each after those it needs.
+
+    Debian makes its index of dependencies at installation, so it is read from the modules: the
+    fields `depends` (needed symbols) and `softdep` of their .modinfo section.
+    """
+    files = {_module_name(path): path for path in folder.rglob("*.ko*")}
+    builtin = folder.joinpath("modules.builtin").read_text(encoding="ascii").split()
+    present = {_module_name(Path(line)) for line in builtin}
+    loaded: dict[str, bytes] = {}
+
+    def load(name: str) -> None:
+        if name in present:
+            return
+        present.add(name)
+        content = _plain(files[name])
+        for needed in _needed(content):
+            load(needed)
+        loaded[name] = content
+
+    for name in MODULES:
+        load(name)
+    return loaded
+
+
+def _module_name(path: Path) -> str:
+    return path.name.split(".ko")[0].replace("-", "_")
+
+
+def _plain(path: Path) -> bytes:
+    content = path.read_bytes()
+    return lzma.decompress(content) if path.suffix == ".xz" else content
+
+
+def _needed(module: bytes) -> list[str]:
+    names: list[bytes] = []
+    for found in re.finditer(rb"\0depends=([^\0]+)\0", module):
+        names += found[1].split(b",")
+    for found in re.finditer(rb"\0softdep=pre: ([^\0]+)\0", module):
+        names += found[1].split()
+    return [name.decode().replace("-", "_") for name in names]

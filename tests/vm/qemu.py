@@ -1,0 +1,106 @@
+"""The command line of the virtual machine: two NUMA nodes, an IOMMU, and SR-IOV NICs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .debian import Packages
+
+# The names by which the guest finds its two ports to the host.
+QMP_PORT = "qmp"
+REPORTS_PORT = "reports"
+_KERNEL_ARGUMENTS = "console=ttyS0 quiet panic=-1 intel_iommu=on iommu.strict=1"
+
+
+@attrs.frozen
+class Machine:
+    """What is plugged together.
+
+    NIC `i` is `nic<i>` in QEMU, has the MAC address 52:54:00:00:00:<i>, sits in PCI slot `i + 1`
+    below a host bridge of its NUMA node, and has a cable that `set_link` pulls.
+    """
+
+    nic_nodes: tuple[int, ...] = (0, 1)
+    memory_mib: int = 1024
+    cpus: int = 2
+
+
+@attrs.frozen
+class Channels:
+    """Open file descriptors that QEMU inherits, each one end of a pair of sockets."""
+
+    qmp_monitor: int
+    qmp_guest: int
+    reports: int
+
+
+def command(
+    packages: Packages, initramfs: Path, results: Path, machine: Machine, channels: Channels
+) -> list[str]:
+    """The words that start QEMU, with the loader and libraries it was built with."""
+    tree = packages.tree
+    libraries = tree / "usr/lib/x86_64-linux-gnu", tree / "lib/x86_64-linux-gnu"
+    firmware = tree / "usr/share/qemu", tree / "usr/share/seabios", tree / "usr/lib/ipxe/qemu"
+    return [
+        str(tree / "lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"),
+        "--library-path",
+        ":".join(map(str, libraries)),
+        str(tree / "usr/bin/qemu-system-x86_64"),
+        *(word for folder in firmware for word in ("-L", str(folder))),
+        *("-nodefaults", "-no-user-config", "-no-reboot"),
+        *("-display", "none", "-serial", "stdio"),
+        *("-kernel", str(packages.image), "-initrd", str(initramfs)),
+        *("-append", _KERNEL_ARGUMENTS),
+        *_board(machine),
+        *_nics(machine),
+        *_shares(results),
+        *_ports(channels),
+    ]
+
+
+def _board(machine: Machine) -> Iterator[str]:
+    # The emulated processor, everywhere: where KVM is there it may not be able to start a guest.
+    yield from ("-machine", "q35,kernel-irqchip=off", "-accel", "tcg,thread=multi", "-cpu", "max")
+    yield from ("-smp", str(machine.cpus), "-m", f"{machine.memory_mib}M")
+    for node in (0, 1):
+        half = f"{machine.memory_mib // 2}M"
+        yield from ("-object", f"memory-backend-ram,id=memory{node},size={half}")
+        yield from ("-numa", f"node,nodeid={node},cpus={node},memdev=memory{node}")
+    yield from ("-device", "intel-iommu,intremap=on,caching-mode=on")
+
+
+def _nics(machine: Machine) -> Iterator[str]:
+    for node, bus in ((0, 0x40), (1, 0x80)):
+        bridge = f"pxb-pcie,id=bridge{node},bus=pcie.0,bus_nr={bus},numa_node={node}"
+        yield from ("-device", bridge)
+    for i, node in enumerate(machine.nic_nodes):
+        slot = f"pcie-root-port,id=port{i},bus=bridge{node},chassis={i + 1},slot={i + 1},addr={i}.0"
+        yield from ("-device", slot)
+        yield from ("-netdev", f"hubport,id=net{i},hubid={i}")
+        nic = f"igb,id=nic{i},bus=port{i},netdev=net{i},mac=52:54:00:00:00:{i:02x}"
+        yield from ("-device", nic)
+
+
+def _shares(results: Path) -> Iterator[str]:
+    for tag, folder, access in (("host", Path("/"), "on"), ("results", results, "off")):
+        path = str(folder).replace(",", ",,")  # QEMU's spelling of a comma in a value
+        limits = f"readonly={access},security_model=none,multidevs=remap"
+        yield from ("-fsdev", f"local,id={tag},path={path},{limits}")
+        yield from ("-device", f"virtio-9p-pci,bus=pcie.0,fsdev={tag},mount_tag={tag}")
+
+
+def _ports(channels: Channels) -> Iterator[str]:
+    """A monitor that the guest talks to, and a way out for its test reports."""
+    yield from ("-device", "virtio-serial-pci,bus=pcie.0")
+    yield from ("-chardev", f"socket,id=monitor,fd={channels.qmp_monitor}")
+    yield from ("-mon", "chardev=monitor,mode=control")
+    yield from ("-chardev", f"socket,id=qmp,fd={channels.qmp_guest}")
+    yield from ("-device", f"virtserialport,chardev=qmp,name={QMP_PORT}")
+    yield from ("-chardev", f"socket,id=reports,fd={channels.reports}")
+    yield from ("-device", f"virtserialport,chardev=reports,name={REPORTS_PORT}")
