@@ -4,11 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any
 
 import attrs
 
 from agent.model.device import Kind
+from agent.selectors.criteria import Criterion, SelectorSet
+
+__all__ = [
+    "AllocationPolicy",
+    "Config",
+    "Criterion",
+    "HealthPolicy",
+    "PoolConfig",
+    "Problem",
+    "SelectorSet",
+    "Severity",
+]
 
 
 class AllocationPolicy(StrEnum):
@@ -22,30 +33,6 @@ class AllocationPolicy(StrEnum):
     """One per PF in turn."""
     NUMA = "numa"
     """Fewest NUMA nodes."""
-
-
-@attrs.frozen
-class Criterion:
-    """One selector of a selector object, with its normalised wanted value."""
-
-    key: str
-    """The selector's key in :data:`agent.selectors.SELECTORS`, in its canonical spelling."""
-    wanted: Any
-    """What the selector's own parse made of the configured value."""
-
-
-@attrs.frozen
-class SelectorSet:
-    """One selector object: every criterion must hold (AND). No criteria = everything of the kind."""
-
-    criteria: tuple[Criterion, ...] = ()
-    """Filters in the order of the selector table; empty lists and false booleans are left out."""
-    is_rdma: bool = False
-    """RDMA nodes are handed out for devices that this object chose."""
-    need_vhost_net: bool = False
-    """/dev/vhost-net and /dev/net/tun are handed out (netDevice and auxNetDevice only)."""
-    vdpa_type: str | None = None
-    """``vhost`` or ``virtio``."""
 
 
 @attrs.frozen

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import StrEnum
 from functools import cached_property
 
 import attrs
 
-from agent.config.schema import PoolConfig, SelectorSet
+from agent.config.schema import Config, PoolConfig, SelectorSet
 from agent.model.device import Device
+from agent.model.snapshot import Snapshot
+from agent.pools.held import Held
 
 
 @attrs.frozen
@@ -57,28 +58,6 @@ class Pool:
         return {m.device.id: m for m in self.members}
 
 
-class Refusal(StrEnum):
-    """Why a device is in no pool."""
-
-    NO_CONFIG = "no pool configured"
-    KIND = "no pool of its kind"
-    HAS_VFS = "a PF whose VFs exist is never a device"
-    IN_USE = "in use by the host"
-    SELECTOR = "refused by a selector"
-
-
-@attrs.frozen
-class Reason:
-    """Why a device is where it is: its pool, or what refused it."""
-
-    device_id: str
-    resource: str | None
-    """The pool that has it; None = none."""
-    refusal: Refusal | None = None
-    text: str = ""
-    """One sentence for people, for example ``ens1 carries the default route``."""
-
-
 @attrs.frozen
 class Overlap:
     """Devices that a later pool also wanted; the earlier pool has them."""
@@ -92,9 +71,12 @@ class Overlap:
 class Pools:
     """The outcome of assigning one snapshot to one configuration."""
 
+    snapshot: Snapshot = Snapshot()
+    config: Config = Config()
     pools: tuple[Pool, ...] = ()
-    reasons: tuple[Reason, ...] = ()
-    """One for each device of the snapshot, in its order."""
+    in_use: Mapping[str, str] = attrs.field(factory=dict)
+    """Device id -> how the host uses it."""
+    held: Held = Held()
     overlaps: tuple[Overlap, ...] = ()
 
     @cached_property
@@ -103,6 +85,6 @@ class Pools:
         return {p.resource: p for p in self.pools}
 
     @cached_property
-    def reason_of(self) -> Mapping[str, Reason]:
-        """Reasons by device id."""
-        return {r.device_id: r for r in self.reasons}
+    def resource_of(self) -> Mapping[str, str]:
+        """Device id -> the resource that has it; devices in no pool are left out."""
+        return {m.device.id: p.resource for p in self.pools for m in p.members}

@@ -11,9 +11,11 @@ import http.client
 import os
 import signal
 import socket
+import stat
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Self
 
 import attrs
@@ -65,12 +67,13 @@ class Namespace:
 
     def __init__(self, logs: Path) -> None:
         self.logs = logs
+        self._disk = TemporaryDirectory(prefix="node-", dir=logs)
         self._first: subprocess.Popen[bytes] = subprocess.Popen(
             [
                 *("unshare", "--mount", "--net", "--pid", "--fork", "--kill-child"),
                 *("--propagation", "private", "--mount-proc", "sh", str(_SCRIPT)),
             ],
-            env={**os.environ, "NODE_ADDRESS": NODE_ADDRESS},
+            env={**os.environ, "NODE_ADDRESS": NODE_ADDRESS, "NODE_DISK": self._disk.name},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
@@ -86,8 +89,9 @@ class Namespace:
         self.close()
 
     def close(self) -> None:
-        """End every process inside."""
+        """End every process inside, and drop what they kept on the disk."""
         self._first.communicate()
+        self._disk.cleanup()
 
     def path(self, inside: str | Path) -> Path:
         """The path by which this process reaches a file of the node."""
@@ -148,7 +152,8 @@ class Namespace:
         inside = f"/dev/{name}"
         node = self.path(inside)
         node.parent.mkdir(parents=True, exist_ok=True)
-        os.mknod(node, 0o666 | 0o020000, os.stat("/dev/null").st_rdev)
+        os.mknod(node, stat.S_IFCHR, Path("/dev/null").stat().st_rdev)
+        node.chmod(0o666)
         return inside
 
     def http(self, path: str, port: int, host: str = "127.0.0.1") -> bytes:

@@ -3,7 +3,10 @@
 # then ends every process inside and drops every mount.
 set -eu
 
+# What tells its size to kubelet, or is mounted over by containerd, lies on a disk.
 mount -t tmpfs run /run
+mkdir /run/disk
+mount --bind "$NODE_DISK" /run/disk
 
 # Device nodes of its own, to which tests add theirs.
 mkdir /run/dev
@@ -14,6 +17,12 @@ mount --rbind /dev/pts /run/dev/pts
 mount -t tmpfs -o mode=1777 shm /run/dev/shm
 mount --move /run/dev /dev
 
+# A view of /sys that shows this network, with the host's control groups left where they are.
+mkdir /run/cgroup
+mount --rbind /sys/fs/cgroup /run/cgroup
+mount -t sysfs sysfs /sys
+mount --move /run/cgroup /sys/fs/cgroup
+
 # Folders that are at fixed places whatever kubelet is told, such as its device-plugins. The rest
 # of /var/lib stays in sight: a checkout may lie there.
 mkdir /run/upper
@@ -21,8 +30,8 @@ mount -t tmpfs upper /run/upper
 mkdir /run/upper/data /run/upper/work
 mount -t overlay -o lowerdir=/var/lib,upperdir=/run/upper/data,workdir=/run/upper/work var /var/lib
 for folder in kubelet containerd; do
-    mkdir -p "/var/lib/$folder"
-    mount -t tmpfs "$folder" "/var/lib/$folder"
+    mkdir -p "/run/disk/$folder" "/var/lib/$folder"
+    mount --bind "/run/disk/$folder" "/var/lib/$folder"
 done
 mount -t tmpfs log /var/log
 
@@ -33,6 +42,12 @@ for key in vm/overcommit_memory vm/panic_on_oom kernel/panic kernel/panic_on_oop
     copy=/run/sysctl/$(echo "$key" | tr / .)
     cat "/proc/sys/$key" >"$copy"
     mount --bind "$copy" "/proc/sys/$key"
+done
+
+# Nothing inside has business here; an attempt shows as an error instead of a change of the host.
+for folder in /etc /opt /usr; do
+    mount --bind "$folder" "$folder"
+    mount -o remount,bind,ro "$folder"
 done
 
 # Pods may ask for mounts that propagate: to this node, not to the host.

@@ -17,17 +17,16 @@ import attrs
 
 from . import debian, initramfs, qemu
 from .cache import cache_folder
+from .wiring import IN_GUEST
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
-# Set inside the guest, and nowhere else.
-IN_GUEST = "SRIOV_AGENT_IN_GUEST"
 _TAIL_LINES = 60
 
 # PID 1 of the guest once the root is in place. The sleep keeps it alive until the power is off.
 _START = """\
-export PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 TMPDIR=/run/tmp HOME={home} {variable}=1
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 TMPDIR=/run/tmp HOME={home} {environ}
 cd {folder}
 echo "tests start at $(cut -d' ' -f1 /proc/uptime) s"
 {words}
@@ -62,6 +61,7 @@ class Guest:
         cls,
         command: list[str],
         *,
+        environ: Mapping[str, str],
         folder: Path,
         results: Path,
         limit_s: float,
@@ -72,7 +72,7 @@ class Guest:
         archive = initramfs.built(cache_folder(), packages)
         start = _START.format(
             home=shlex.quote(str(Path.home())),
-            variable=IN_GUEST,
+            environ=" ".join(f"{name}={shlex.quote(value)}" for name, value in environ.items()),
             folder=shlex.quote(str(folder)),
             words=shlex.join(command),
         )

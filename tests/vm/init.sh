@@ -30,6 +30,7 @@ mount -t devpts devpts /dev/pts
 mount -t tmpfs shm /dev/shm
 mount -t tmpfs run /root/run
 mkdir /root/run/tmp /root/run/results
+cp /bin/busybox /root/run/busybox
 mount -t 9p -o "$share,cache=none" results /root/run/results || give_up "no folder for results"
 for kept in proc sys dev; do
   mount --move "/$kept" "/root/$kept"

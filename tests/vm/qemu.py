@@ -7,26 +7,20 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from .wiring import NIC_NODES, QMP_PORT, REPORTS_PORT, nic
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from .debian import Packages
 
-# The names by which the guest finds its two ports to the host.
-QMP_PORT = "qmp"
-REPORTS_PORT = "reports"
 _KERNEL_ARGUMENTS = "console=ttyS0 quiet panic=-1 intel_iommu=on iommu.strict=1"
 
 
 @attrs.frozen
 class Machine:
-    """What is plugged together.
+    """What is plugged together, beside the NICs."""
 
-    NIC `i` is `nic<i>` in QEMU, has the MAC address 52:54:00:00:00:<i>, sits in PCI slot `i + 1`
-    below a host bridge of its NUMA node, and has a cable that `set_link` pulls.
-    """
-
-    nic_nodes: tuple[int, ...] = (0, 1)
     memory_mib: int = 1024
     cpus: int = 2
 
@@ -58,7 +52,7 @@ def command(
         *("-kernel", str(packages.image), "-initrd", str(initramfs)),
         *("-append", _KERNEL_ARGUMENTS),
         *_board(machine),
-        *_nics(machine),
+        *_nics(),
         *_shares(results),
         *_ports(channels),
     ]
@@ -75,16 +69,15 @@ def _board(machine: Machine) -> Iterator[str]:
     yield from ("-device", "intel-iommu,intremap=on,caching-mode=on")
 
 
-def _nics(machine: Machine) -> Iterator[str]:
+def _nics() -> Iterator[str]:
     for node, bus in ((0, 0x40), (1, 0x80)):
         bridge = f"pxb-pcie,id=bridge{node},bus=pcie.0,bus_nr={bus},numa_node={node}"
         yield from ("-device", bridge)
-    for i, node in enumerate(machine.nic_nodes):
+    for i, node in enumerate(NIC_NODES):
         slot = f"pcie-root-port,id=port{i},bus=bridge{node},chassis={i + 1},slot={i + 1},addr={i}.0"
         yield from ("-device", slot)
         yield from ("-netdev", f"hubport,id=net{i},hubid={i}")
-        nic = f"igb,id=nic{i},bus=port{i},netdev=net{i},mac=52:54:00:00:00:{i:02x}"
-        yield from ("-device", nic)
+        yield from ("-device", ",".join(f"{key}={value}" for key, value in nic(i).items()))
 
 
 def _shares(results: Path) -> Iterator[str]:

@@ -19,6 +19,7 @@ import pytest
 from . import debian
 from .boot import Guest
 from .cache import cache_folder
+from .wiring import IN_GUEST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 TESTS = Path(__file__).with_name("guest")
 # The longest that a guest may live, boot included; a whole run takes a fraction of it.
 LIMIT_S = 900.0
+# What the project's configuration of pytest demands.
+_PLUGINS = ("-p", "pytest_asyncio.plugin")
 # What a guest's pytest ends with when it came to its end: all passed, or some failed.
 _COMPLETE = (0, 1)
 
@@ -53,6 +56,7 @@ class Relay:
         self._messages: Iterator[dict[str, Any]] = iter(())
         self._trouble: list[str] = []
         self._figures: list[str] = []
+        self._told = False
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> bool | None:
@@ -99,11 +103,14 @@ class Relay:
             terminalreporter.write_line(f"console and dmesg of the guest: {self._guest.results}")
 
     def _boot(self, items: list[pytest.Item]) -> Guest:
-        options = ["-p", "no:cacheprovider", "-q", "--no-header", "--no-summary"]
         config = ["-c", str(self._config.inipath), "--rootdir", str(self._config.rootpath)]
+        config += [f"--override-ini={each}" for each in self._config.option.override_ini or ()]
+        options = ["-q", "--no-header", "--no-summary", "--color=no", "-p", "no:cacheprovider"]
         tests = [item.nodeid for item in items]
         return Guest.booted(
-            [sys.executable, "-m", "pytest", *config, *options, *tests],
+            [sys.executable, "-m", "pytest", *config, *options, *_PLUGINS, *tests],
+            # Each plugin that happens to be installed costs the emulated processor seconds.
+            environ={IN_GUEST: "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
             folder=self._config.rootpath,
             results=Path(tempfile.mkdtemp(prefix="sriov-node-agent-vm-")),
             limit_s=LIMIT_S,
@@ -134,12 +141,27 @@ class Relay:
     def _failure(self, item: pytest.Item) -> pytest.TestReport:
         assert self._guest is not None
         why = f"its {LIMIT_S:.0f} s were over" if self._guest.overran else "it ended"
-        story = "\n".join([*self._trouble, *self._guest.tail])
+        if not self._told:
+            self._told = True
+            why = "\n".join([f"{why}, and this is what it said:", *self._trouble, *self._guest.tail])
         return pytest.TestReport(
             nodeid=item.nodeid,
             location=item.location,
             keywords={},
             outcome="failed",
-            longrepr=f"no result of this test came from the guest: {why}\n{story}",
+            longrepr=f"no result of this test came from the guest: {why}",
             when="call",
         )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Put the relay in place; `conftest.py` takes this and the next from here."""
+    config.pluginmanager.register(Relay(config))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip the guest's tests where no guest can be."""
+    ours = list(filter(is_for_guest, items))
+    if ours and (reason := obstacle()):
+        for item in ours:
+            item.add_marker(pytest.mark.skip(reason=reason))

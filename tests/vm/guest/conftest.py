@@ -8,8 +8,7 @@ from typing import IO
 
 import pytest
 
-from tests.vm.boot import IN_GUEST
-from tests.vm.qemu import REPORTS_PORT
+from tests.vm.wiring import IN_GUEST, REPORTS_PORT
 
 from .machine import port
 

@@ -1,0 +1,68 @@
+"""Whole files or none: what other programs read is written beside its place, then renamed over it."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from contextlib import suppress
+from pathlib import Path
+
+import aiofiles
+
+
+async def write_atomic(path: Path, data: bytes, mode: int) -> bool:
+    """Make ``path`` hold ``data`` with ``mode``; returns whether anything had to be written.
+
+    The folder is made if it is missing. A symbolic link at ``path`` is replaced, never followed,
+    and readers see the old content or the new, whatever happens meanwhile. Raises OSError.
+    """
+    if await unchanged(path, data):
+        return False
+    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    draft = path.with_name(f".{secrets.token_hex(8)}.tmp")
+    try:
+        async with aiofiles.open(draft, "wb", opener=_exclusive) as file:
+            await file.write(data)
+            await file.flush()
+            os.fchmod(file.fileno(), mode)
+        draft.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            draft.unlink()
+        raise
+    return True
+
+
+async def unchanged(path: Path, data: bytes) -> bool:
+    """Whether ``path`` is a plain file that holds exactly ``data`` already."""
+    try:
+        async with aiofiles.open(path, "rb", opener=_no_follow) as file:
+            return bool(await file.read(len(data) + 1) == data)
+    except OSError:
+        return False
+
+
+async def read_plain(path: Path, limit: int) -> bytes | None:
+    """Content of a plain file of at most ``limit`` bytes; None where there is no such thing."""
+    try:
+        async with aiofiles.open(path, "rb", opener=_no_follow) as file:
+            data = await file.read(limit + 1)
+    except OSError:
+        return None
+    return bytes(data) if len(data) <= limit else None
+
+
+def remove_drafts(folder: Path) -> None:
+    """Remove what a write that was cut off left behind."""
+    for draft in sorted(folder.glob(".*.tmp")):
+        if len(draft.name) == len(".") + 16 + len(".tmp"):
+            with suppress(OSError):
+                draft.unlink()
+
+
+def _exclusive(path: str, _flags: int) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+
+
+def _no_follow(path: str, _flags: int) -> int:
+    return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

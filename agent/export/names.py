@@ -1,0 +1,28 @@
+"""File names and keys made from resource names and device ids, which cannot leave their folder."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9._:-]")
+_NAME_MAX = 255
+
+
+def safe_file_name(stem: str, suffix: str) -> str:
+    """A file name from ``stem``: ``/`` and other odd characters become ``-``, no leading dot.
+
+    One that is too long for a file system (255 bytes) is cut and made unique by a hash.
+    """
+    plain = _UNSAFE.sub("-", stem)
+    if plain.startswith("."):
+        plain = "-" + plain[1:]
+    return shortened(plain, _NAME_MAX - len(suffix)) + suffix
+
+
+def shortened(text: str, limit: int) -> str:
+    """``text`` in at most ``limit`` characters, unique by a hash of the whole if it is cut."""
+    if len(text) <= limit:
+        return text
+    digest = hashlib.sha256(text.encode()).hexdigest()[:10]
+    return f"{text[: limit - len(digest) - 1].rstrip('-_.')}-{digest}"

@@ -1,0 +1,34 @@
+"""Health check *driver*: while a pod holds a device, its driver and nodes must stay as promised.
+
+A device that nobody holds needs no check: one whose driver changes leaves the pool by itself.
+"""
+
+from __future__ import annotations
+
+from agent.health.records import HEALTHY, Cause, Health
+from agent.model.snapshot import Snapshot
+from agent.pools.allocation import UIO_DRIVERS, VFIO_DRIVERS, missing_node
+from agent.pools.records import Member
+from agent.selectors import SELECTORS
+
+
+def check_driver(member: Member, snapshot: Snapshot, *, held: bool) -> Health:
+    """Unhealthy where a held device's driver left the pool's selectors, or its node is missing.
+
+    A VFIO group or UIO node is looked at for free devices too: without it an allocation would
+    fail. RDMA and vDPA nodes are not, since a pod's namespace hides them.
+    """
+    device = member.device
+    if not member.present:
+        return HEALTHY
+    if held:
+        for criterion in member.selectors.criteria:
+            if criterion.key == "drivers" and not SELECTORS["drivers"].matches(
+                device, criterion.wanted, snapshot
+            ):
+                wanted = SELECTORS["drivers"].render(criterion.wanted)
+                found = device.driver or "none"
+                return Health(Cause.DRIVER, f"bound driver is {found}, the pool wants {wanted}")
+    if device.driver in VFIO_DRIVERS | UIO_DRIVERS and (lack := missing_node(member)):
+        return Health(Cause.NODE, lack)
+    return HEALTHY

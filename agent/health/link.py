@@ -1,0 +1,63 @@
+"""Health check *link*: whether a device's traffic can leave the host.
+
+The PF's carrier decides for its VFs and SFs, never a VF's own netdev, which is administratively
+down while it is idle. A VF's link policy comes first. What is not known counts as healthy: a netdev
+in a pod's namespace says nothing about faults.
+"""
+
+from __future__ import annotations
+
+from agent.health.records import HEALTHY, Cause, Health
+from agent.model.device import Device, Netdev, Role
+from agent.model.link import Links, VfLinkPolicy
+from agent.model.snapshot import Snapshot
+
+_OPERSTATES_WITHOUT_CARRIER = frozenset({"down", "lowerlayerdown", "notpresent"})
+
+
+def check_link(device: Device, snapshot: Snapshot, links: Links) -> Health:
+    """Unhealthy where the link that carries the device's traffic is known to be dead."""
+    pf = snapshot.pf_of(device)
+    if device.role is Role.PF or pf is None:
+        return own_link(links.newest(device.netdev))
+    uplink = snapshot.pf_netdev(device)
+    policy = _policy(device, uplink, links)
+    if policy is VfLinkPolicy.ENABLE:
+        return HEALTHY
+    if policy is VfLinkPolicy.DISABLE:
+        return Health(Cause.LINK_DISABLED, "its link state is set to disable on the PF")
+    return pf_link(links.newest(uplink))
+
+
+def own_link(netdev: Netdev | None) -> Health:
+    """A function that stands for itself: its own carrier, while it is here and set up."""
+    if netdev is None or netdev.admin_up is not True or has_carrier(netdev) is not False:
+        return HEALTHY
+    return Health(Cause.NO_CARRIER, f"{netdev.name} has no carrier")
+
+
+def pf_link(netdev: Netdev | None) -> Health:
+    """A function behind a PF: a PF that is down, or without carrier, takes its traffic with it."""
+    if netdev is None:
+        return HEALTHY
+    if netdev.admin_up is False:
+        return Health(Cause.PF_DOWN, f"PF {netdev.name} is administratively down")
+    if has_carrier(netdev) is False:
+        return Health(Cause.NO_CARRIER, f"PF {netdev.name} has no carrier")
+    return HEALTHY
+
+
+def has_carrier(netdev: Netdev) -> bool | None:
+    """Carrier as told; from operstate where the carrier cannot be read; None = not known."""
+    if netdev.carrier is not None:
+        return netdev.carrier
+    if netdev.operstate in _OPERSTATES_WITHOUT_CARRIER:
+        return False
+    return True if netdev.operstate == "up" else None
+
+
+def _policy(device: Device, uplink: Netdev | None, links: Links) -> VfLinkPolicy:
+    fact = links.fact(uplink)
+    if fact is None or device.role is not Role.VF or device.index is None:
+        return VfLinkPolicy.AUTO
+    return (fact.vf_policies or {}).get(device.index, VfLinkPolicy.AUTO)

@@ -1,0 +1,195 @@
+"""The one adapter to pyroute2: link events, kernel uevents and questions about interfaces.
+
+Importing pyroute2 costs over 100 ms and 10 MiB, so :func:`open_netlink` imports it, in a worker
+thread, once the first lists are out. Messages become our own records here; nothing of pyroute2
+leaves this module.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+import struct
+from collections.abc import AsyncIterator
+from types import ModuleType, TracebackType
+from typing import Any
+
+import attrs
+
+from agent.model.link import LinkFact, VfLinkPolicy
+
+RECEIVE_BUFFER_BYTES = 8 << 20
+_SO_RCVBUFFORCE = 33  # uapi asm-generic/socket.h; needs CAP_NET_ADMIN
+_RTNLGRP_LINK_MASK = 1  # uapi linux/rtnetlink.h: RTMGRP_LINK
+_UEVENT_KERNEL_GROUP = 1  # the kernel's own events, not udev's
+_RTEXT_FILTER_VF = 1  # uapi linux/rtnetlink.h
+_IFF_UP = 1
+_IFI_INDEX = struct.Struct("=16xBxHi")  # struct nlmsghdr, then family, type and index of ifinfomsg
+_VF_POLICIES = tuple(VfLinkPolicy)  # IFLA_VF_LINK_STATE_AUTO, _ENABLE, _DISABLE
+
+
+@attrs.frozen
+class Overrun:
+    """Messages were lost (ENOBUFS): whatever they would have told must be read anew."""
+
+
+@attrs.frozen
+class Uevent:
+    """A kernel object came, went or changed."""
+
+    action: str
+    devpath: str
+    subsystem: str
+
+
+class Netlink:
+    """The open sockets; an async context manager. Socket faults come out as OSError."""
+
+    def __init__(self, events: Any, questions: Any, uevents: Any) -> None:
+        self._events = events
+        self._questions = questions
+        self._uevents = uevents
+        self.receive_buffer_bytes = 0
+        """What the kernel granted for link events."""
+
+    async def __aenter__(self) -> Netlink:
+        try:
+            for open_socket in (self._events, self._questions, self._uevents):
+                await open_socket.setup_endpoint()
+            await self._events.bind(groups=_RTNLGRP_LINK_MASK)
+            await self._uevents.bind(groups=_UEVENT_KERNEL_GROUP)
+        except BaseException:
+            await self.close()
+            raise
+        for open_socket in (self._events, self._uevents):
+            self.receive_buffer_bytes = _grow_buffer(open_socket.socket)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close all sockets."""
+        for open_socket in (self._events, self._questions, self._uevents):
+            if (closing := open_socket.close()) is not None:
+                await closing
+
+    def only(self, ifindexes: frozenset[int] | None) -> None:
+        """Drop events of other interfaces unread; None = let all through."""
+        self._events.only = ifindexes
+
+    async def links(self) -> AsyncIterator[LinkFact | Overrun]:
+        """Every link event from now on."""
+        async for message in _messages(self._events):
+            yield message if isinstance(message, Overrun) else link_fact(message)
+
+    async def uevents(self) -> AsyncIterator[Uevent | Overrun]:
+        """Every kernel uevent from now on."""
+        async for message in _messages(self._uevents):
+            if isinstance(message, Overrun):
+                yield message
+            else:
+                facts = (str(message.get(key) or "") for key in ("ACTION", "DEVPATH", "SUBSYSTEM"))
+                yield Uevent(*facts)
+
+    async def ask(self, ifindex: int | None, name: str) -> LinkFact | None:
+        """One interface with its VFs' policies, by index or else by name; None = not here."""
+        which = {"ifname": name} if ifindex is None else {"index": ifindex}
+        try:
+            answers = await self._questions.link("get", ext_mask=_RTEXT_FILTER_VF, **which)
+        except Exception as error:
+            if getattr(error, "code", None) == errno.ENODEV:
+                return None
+            raise
+        return next((link_fact(message) for message in answers), None)
+
+
+def link_fact(message: Any) -> LinkFact:
+    """Our record of an RTM_NEWLINK or RTM_DELLINK message."""
+    carrier = message.get("carrier")
+    operstate = message.get("operstate")
+    return LinkFact(
+        ifindex=message["index"],
+        name=str(message.get("ifname") or ""),
+        admin_up=bool(message["flags"] & _IFF_UP),
+        carrier=None if carrier is None else bool(carrier),
+        operstate=str(operstate).lower() if operstate else None,
+        master=message.get("master"),
+        gone=message["event"] == "RTM_DELLINK",
+        vf_policies=_vf_policies(message.get("vfinfo_list")),
+    )
+
+
+def _vf_policies(vfinfo_list: Any) -> dict[int, VfLinkPolicy] | None:
+    if vfinfo_list is None:
+        return None
+    states = (info.get("vf_link_state") for info in vfinfo_list.get_attrs("IFLA_VF_INFO"))
+    return {
+        state["vf"]: _VF_POLICIES[state["link_state"]]
+        for state in states
+        if state and state["link_state"] < len(_VF_POLICIES)
+    }
+
+
+async def _messages(source: Any) -> AsyncIterator[Any]:
+    """Messages of a socket without end; an overrun is told in its place."""
+    while True:
+        try:
+            async for message in source.get():
+                yield message
+        except OSError as error:
+            if _errno(error) != errno.ENOBUFS:
+                raise
+            yield Overrun()
+
+
+def _errno(error: OSError) -> int | None:
+    """The errno of a socket's OSError, or of pyroute2's error, which keeps it as ``code``."""
+    code: int | None = getattr(error, "code", None) or error.errno
+    return code
+
+
+def _grow_buffer(raw: socket.socket) -> int:
+    for option in (_SO_RCVBUFFORCE, socket.SO_RCVBUF):
+        try:
+            raw.setsockopt(socket.SOL_SOCKET, option, RECEIVE_BUFFER_BYTES)
+            break
+        except PermissionError:
+            continue
+    return raw.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2
+
+
+def is_wanted(data: bytes, ifindexes: frozenset[int] | None) -> bool:
+    """Whether a link message is worth decoding: of a wanted interface, and not a bridge's own.
+
+    A port that leaves a bridge is told as RTM_DELLINK of family AF_BRIDGE; it is still there.
+    Datagrams too short to be a link message pass, so that errors are seen.
+    """
+    if len(data) < _IFI_INDEX.size:
+        return True
+    family, _, ifindex = _IFI_INDEX.unpack_from(data)
+    return family == socket.AF_UNSPEC and (ifindexes is None or ifindex in ifindexes)
+
+
+async def open_netlink() -> Netlink:
+    """Import pyroute2 off the loop and make the sockets; enter the result to open them."""
+    return await asyncio.to_thread(_import_pyroute2)
+
+
+def _import_pyroute2() -> Netlink:
+    pyroute2: ModuleType = __import__("pyroute2")
+    uevent = __import__("pyroute2.netlink.uevent", fromlist=["AsyncUeventSocket"])
+
+    class LinkEvents(pyroute2.AsyncIPRoute):  # type: ignore[misc,name-defined] # imported late
+        only: frozenset[int] | None = None
+
+        def enqueue(self, data: bytes, addr: object) -> object:
+            return super().enqueue(data, addr) if is_wanted(data, self.only) else None
+
+    return Netlink(LinkEvents(), pyroute2.AsyncIPRoute(), uevent.AsyncUeventSocket())

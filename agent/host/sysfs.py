@@ -1,0 +1,109 @@
+"""Reads relative to an open folder: what every reader of host facts is made of.
+
+Folders are file descriptors, so that the kernel walks each path once. sysfs changes under a reader
+at any time: whatever cannot be read is absent, never an error. Only exhaustion (no descriptors, no
+memory) is raised, since a starved process must not look like a host without devices.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+_ATTRIBUTE_SIZE = 4096  # sysfs attributes are at most one page
+
+
+def _absent(error: OSError) -> None:
+    if error.errno in _EXHAUSTED:
+        raise error
+
+
+def open_folder(name: str | Path, within: int | None = None) -> int | None:
+    """A descriptor of a folder, to be closed by the caller; None where there is none."""
+    try:
+        return os.open(name, os.O_RDONLY | os.O_DIRECTORY, dir_fd=within)
+    except OSError as error:
+        return _absent(error)
+
+
+@contextmanager
+def folder(name: str | Path, within: int | None = None) -> Iterator[int | None]:
+    """A folder that is closed at the end of the block; None where there is none."""
+    descriptor = open_folder(name, within)
+    try:
+        yield descriptor
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def read_raw(within: int, name: str) -> bytes | None:
+    """An attribute as the kernel wrote it, newline and all."""
+    try:
+        file = os.open(name, os.O_RDONLY, dir_fd=within)
+    except OSError as error:
+        return _absent(error)
+    try:
+        return os.read(file, _ATTRIBUTE_SIZE)
+    except OSError as error:
+        return _absent(error)
+    finally:
+        os.close(file)
+
+
+def read_text(within: int, name: str) -> str | None:
+    """An attribute without surrounding blanks; an empty one counts as absent."""
+    raw = read_raw(within, name)
+    return (raw.decode(errors="replace").strip() or None) if raw else None
+
+
+def read_int(within: int, name: str, base: int = 10) -> int | None:
+    """An attribute that is one number; None where it is absent or something else."""
+    raw = read_raw(within, name)
+    try:
+        return int(raw, base) if raw else None
+    except ValueError:
+        return None
+
+
+def link_target(within: int, name: str) -> str | None:
+    """Where a symbolic link points to, as it is written."""
+    try:
+        return os.readlink(name, dir_fd=within)
+    except OSError as error:
+        return _absent(error)
+
+
+def link_name(within: int, name: str) -> str | None:
+    """The last part of a symbolic link's target: how sysfs names drivers, groups and functions."""
+    target = link_target(within, name)
+    return target.rpartition("/")[2] if target else None
+
+
+def exists(within: int, name: str) -> bool:
+    """Whether there is anything of that name; asks the kernel without opening it."""
+    return os.access(name, os.F_OK, dir_fd=within)
+
+
+def listing(within: int) -> list[str]:
+    """The names in an open folder, in no order."""
+    try:
+        return os.listdir(within)
+    except OSError as error:
+        _absent(error)
+        return []
+
+
+def names(within: int, name: str) -> list[str]:
+    """The names in a folder, sorted; none where there is no such folder."""
+    descriptor = open_folder(name, within)
+    if descriptor is None:
+        return []
+    try:
+        return sorted(listing(descriptor))
+    finally:
+        os.close(descriptor)

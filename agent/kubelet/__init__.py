@@ -1,0 +1,1 @@
+"""Kubelet as seen from the agent: its folders, its sockets, and who holds which device."""

@@ -1,0 +1,47 @@
+"""Events on the bus between discovery, health and what leaves the process."""
+
+from __future__ import annotations
+
+import attrs
+
+from agent.model.link import Links
+from agent.model.snapshot import Snapshot
+
+
+@attrs.frozen
+class HostHint:
+    """Something on the host may have changed: worth a scan."""
+
+    source: str
+    """``uevent``, ``link``, ``route``, ``tree``, ``timer`` ..."""
+
+
+@attrs.frozen
+class SnapshotTaken:
+    """A scan is done."""
+
+    snapshot: Snapshot
+    settled: bool
+    """Whether the host has been quiet for a while: only then is good news told."""
+
+
+@attrs.frozen
+class LinksChanged:
+    """Netlink told something new of an interface."""
+
+    links: Links
+
+
+@attrs.frozen
+class ScanStalled:
+    """A scan takes unreasonably long; ``seconds`` so far. Told again when it is done, as 0."""
+
+    seconds: float
+
+
+@attrs.frozen
+class DevicesAllocated:
+    """Kubelet was given devices for a container of a pod that is being started."""
+
+    resource: str
+    device_ids: tuple[str, ...]

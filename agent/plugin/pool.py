@@ -1,0 +1,278 @@
+"""One resource from offer to kubelet: generation after generation of servers, each registered.
+
+An attempt is: serve, register, follow until something is lost. Whatever ends it, the old streams
+are closed before the next generation registers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+import attrs
+
+from agent import logs
+from agent.bus import Bus
+from agent.errors import KubeletUnavailableError
+from agent.model.answers import Advertised, Answers, Offer
+from agent.model.plugin_events import (
+    ListPushed,
+    PoolServerState,
+    Registered,
+    RegistrationFailed,
+    StreamLost,
+    StreamOpened,
+)
+from agent.plugin.feed import DeviceFeed
+from agent.plugin.registration import (
+    RegistrationMode,
+    Way,
+    choose_way,
+    register,
+    require_kubelet_socket,
+)
+from agent.plugin.server import PoolServer
+from agent.plugin.service import DevicePluginService, RegistrationService
+from agent.plugin.signal import Signal
+from agent.plugin.sockets import Identity, find_foreign, identify, socket_path, socket_token
+from agent.roots import Roots
+from agent.tasks import Retry
+
+STREAM_LIMIT_S = 5.0
+"""From registration to ListAndWatch; kubelet opens it at once."""
+UNDIALLED_LIMIT_S = 60.0
+"""From a socket in the watcher's folder to GetInfo. Kubelet looks each second, and in its own
+back-off at least every two minutes; a fresh name makes it begin anew."""
+VERDICT_LIMIT_S = 15.0
+"""From GetInfo to NotifyRegistrationStatus; kubelet's own limits add up to less."""
+STEADY_S = 1.0
+"""A stream that lived so long was a success: what ends it is answered at once."""
+HASTE_S = 0.05
+"""A generation undone from outside within less is not made anew without a pause."""
+FAREWELL_LIMIT_S = 0.25
+"""For kubelet to take the empty list of a resource that is no more."""
+
+
+@attrs.frozen
+class Surroundings:
+    """What all pools of a fleet share."""
+
+    roots: Roots
+    answers: Answers
+    bus: Bus
+    mode: RegistrationMode
+    process_token: str
+    """Eight hex digits that tell this process's sockets from those of others."""
+
+
+@attrs.define
+class _Generation:
+    """What happened to one server since it was made."""
+
+    number: int
+    way: Way
+    server: PoolServer
+    service: DevicePluginService
+    kubelet: Identity | None
+    """kubelet.sock as it was when this generation began."""
+    began_s: float
+    dialled: bool = False
+    registered: bool = False
+    refusal: str | None = None
+    undone: str | None = None
+    """What came from outside and ended it: a socket gone, kubelet.sock replaced."""
+
+
+class Pool:
+    """Keeps one resource registered, from the first offer until ``retire`` or ``stop``."""
+
+    def __init__(
+        self, offer: Offer, surroundings: Surroundings, after: asyncio.Event | None = None
+    ) -> None:
+        self.resource = offer.resource
+        self.finished = asyncio.Event()
+        """Set once the last socket is gone."""
+        self._around = surroundings
+        self._after = after
+        self._preference = offer.preference
+        self._signal = Signal()
+        self._feed = DeviceFeed(self._signal, self)
+        self._feed.publish(offer.devices)
+        self._retry = Retry()
+        self._now: _Generation | None = None
+        self._ending = False
+        self._empty_first = False
+        self._bug: Exception | None = None
+        self._generations = 0
+        self._registrations = 0
+        self._lists_pushed = 0
+        self._last_error: str | None = None
+        self._since_s = asyncio.get_running_loop().time()
+
+    def offer(self, offer: Offer) -> None:
+        """Push a changed list; a changed preference is told by registering again."""
+        self._feed.publish(offer.devices)
+        if offer.preference != self._preference:
+            self._preference = offer.preference
+            self._undo("the options changed")
+
+    def retire(self) -> None:
+        """End with an empty list: the resource is no more."""
+        self._empty_first = True
+        self.stop()
+
+    def stop(self) -> None:
+        """End as is: kubelet keeps the capacity for whoever registers next."""
+        self._ending = True
+        self._retry.hint()
+        self._signal.wake()
+
+    def kubelet_appeared(self) -> None:
+        """kubelet.sock was made: a new kubelet knows nothing of a legacy registration."""
+        self._retry.hint()
+        now = self._now
+        if now is None or now.way != "legacy":
+            return
+        seen = identify(self._around.roots.kubelet_socket)
+        if seen is not None and seen != now.kubelet:
+            self._undo("kubelet.sock was replaced")
+
+    def look_again(self) -> None:
+        """Anything may have changed in kubelet's folders."""
+        self.kubelet_appeared()
+        if self._now is not None and not self._now.server.is_in_place():
+            self._undo("the socket was removed")
+
+    @property
+    def socket(self) -> str | None:
+        """Path of the socket being served."""
+        return str(self._now.server.path) if self._now else None
+
+    def state(self) -> PoolServerState:
+        """How the resource stands with kubelet."""
+        now = self._now
+        return PoolServerState(
+            resource=self.resource,
+            registered_by=now.way if now and now.registered else None,
+            generation=self._generations,
+            stream_live=self._feed.live,
+            socket=self.socket,
+            registrations=self._registrations,
+            lists_pushed=self._lists_pushed,
+            last_error=self._last_error,
+            since_s=self._since_s,
+        )
+
+    async def run(self) -> None:
+        """Serve until asked to end; a fault in an answer comes out as the exception it was."""
+        try:
+            if self._after is not None:
+                await self._after.wait()
+            while not self._ending:
+                await self._attempt()
+        finally:
+            self.finished.set()
+
+    async def _attempt(self) -> None:
+        try:
+            at_once = await self._serve()
+        except KubeletUnavailableError as error:
+            at_once = False
+            self._note_failure(str(error))
+        if self._bug is not None:
+            raise self._bug
+        if at_once:
+            self._retry.succeeded()
+        elif not self._ending:
+            await self._retry.wait()
+
+    async def _serve(self) -> bool:
+        """One generation; tells whether it ended so that the next may follow at once."""
+        now = self._make_generation()
+        self._feed.begin()
+        self._now = now
+        try:
+            await now.server.start()
+            await self._register(now)
+            return await self._follow(now)
+        finally:
+            if self._empty_first:
+                await self._say_farewell()
+            await now.server.close(self._feed.end, lambda: self._is_quiet(now))
+            self._now = None
+            self._touch()
+
+    def _make_generation(self) -> _Generation:
+        roots = self._around.roots
+        way = choose_way(self._around.mode, roots)
+        self._warn_of_others()
+        if way == "legacy":
+            require_kubelet_socket(roots)
+        self._generations += 1
+        folder = roots.plugins_registry if way == "watcher" else roots.device_plugins
+        token = socket_token(self._generations, self._around.process_token)
+        service = DevicePluginService(
+            self.resource,
+            self._feed,
+            self._around.answers,
+            self._signal,
+            self._note_bug,
+            preference=self._preference,
+        )
+        handshake = RegistrationService(self.resource, self._note_dialled, self._note_verdict)
+        path = socket_path(folder, self.resource, token)
+        server = PoolServer(path, (service, handshake), self._signal)
+        kubelet = identify(roots.kubelet_socket)
+        return _Generation(self._generations, way, server, service, kubelet, self._loop_s())
+
+    async def _register(self, now: _Generation) -> None:
+        if now.way == "watcher":
+            await self._await_verdict(now)
+            return
+        call = register(
+            self._around.roots, self.resource, now.server.path.name, now.service.options
+        )
+        if await self._signal.run_unless(lambda: self._is_over(now), call):
+            self._note_registered(now)
+            if not now.server.is_in_place():
+                self._undo("the socket was removed")
+
+    async def _await_verdict(self, now: _Generation) -> None:
+        heard = f"{self.resource}: no word from kubelet's plugin watcher"
+        await self._within(
+            UNDIALLED_LIMIT_S, heard, lambda: now.dialled or now.registered or self._is_over(now)
+        )
+        heard = f"{self.resource}: kubelet asked who serves the socket, then gave no verdict"
+        await self._within(
+            VERDICT_LIMIT_S, heard, lambda: now.registered or self._is_over(now)
+        )
+
+    async def _follow(self, now: _Generation) -> bool:
+        missing = f"{self.resource}: registered, but kubelet did not ask for the list"
+        await self._within(STREAM_LIMIT_S, missing, lambda: self._feed.opened or self._is_over(now))
+        await self._signal.until(lambda: not self._feed.live or self._is_over(now))
+        if now.refusal is not None:
+            raise KubeletUnavailableError(f"{self.resource}: kubelet refused: {now.refusal}")
+        age_s = self._loop_s() - now.began_s
+        return age_s >= (HASTE_S if now.undone else STEADY_S)
+
+    async def _within(self, limit_s: float, otherwise: str, condition: object) -> None:
+        try:
+            async with asyncio.timeout(limit_s):
+                await self._signal.until(condition)  # type: ignore[arg-type]
+        except TimeoutError:
+            raise KubeletUnavailableError(f"{otherwise} within {limit_s:g} s") from None
+
+    def _is_over(self, now: _Generation) -> bool:
+        return bool(self._ending or self._bug or now.undone or now.refusal is not None)
+
+    def _is_quiet(self, now: _Generation) -> bool:
+        return not self._feed.live and not now.service.answering
+
+    async def _say_farewell(self) -> None:
+        self._feed.publish(())
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FAREWELL_LIMIT_S):
+                await self._signal.until(
+                    lambda: not self._feed.live or self._feed.pushed == self._feed.sequence
+                )

@@ -1,0 +1,114 @@
+"""One gRPC server on one socket file, for one generation of a pool: how it starts, how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from grpclib.protocol import H2Protocol
+from grpclib.server import Server
+
+from agent.kubelet.wire import BoundedConnection, WireCodec
+from agent.plugin.signal import Signal
+from agent.plugin.sockets import BoundSocket, bind_socket
+
+if TYPE_CHECKING:
+    from grpclib._typing import IServable
+
+QUIET_LIMIT_S = 0.25
+"""For streams to end and answers under way to be given."""
+HANG_UP_LIMIT_S = 0.25
+"""For the peer to hang up by itself once its stream ended."""
+_FLUSH_LIMIT_S = 0.1
+
+
+class _Connection(BoundedConnection):
+    """A connection that its server knows of."""
+
+    transport: asyncio.Transport
+
+    def __init__(self, plain: H2Protocol, peers: set[_Connection], signal: Signal) -> None:
+        super().__init__(plain.handler, plain.config, plain.h2_config)
+        self._peers = peers
+        self._signal = signal
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.transport = cast("asyncio.Transport", transport)
+        self._peers.add(self)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        super().connection_lost(exc)
+        self._peers.discard(self)
+        self._signal.wake()
+
+
+class _CountingServer(Server):
+    """grpclib's server, which forgets its connections when it closes, with a record of them."""
+
+    def __init__(self, services: Sequence[IServable], signal: Signal) -> None:
+        super().__init__(services, codec=WireCodec())
+        self._signal = signal
+        self.peers: set[_Connection] = set()
+
+    def _protocol_factory(self) -> H2Protocol:
+        return _Connection(super()._protocol_factory(), self.peers, self._signal)
+
+
+class PoolServer:
+    """Serves ``services`` at ``path`` from ``start`` to ``close``."""
+
+    def __init__(self, path: Path, services: Sequence[IServable], signal: Signal) -> None:
+        self.path = path
+        self._signal = signal
+        self._server = _CountingServer(services, signal)
+        self._bound: BoundSocket | None = None
+
+    async def start(self) -> None:
+        """Listen, then let the name appear. Raises KubeletUnavailableError if that cannot be."""
+        self._bound = bind_socket(self.path)
+        try:
+            await self._server.start(sock=self._bound.listener)
+        except BaseException:
+            self._bound.unlink()
+            self._bound.listener.close()
+            raise
+
+    def is_in_place(self) -> bool:
+        """Whether the path leads to this server."""
+        return self._bound is not None and self._bound.is_in_place()
+
+    async def close(self, end_streams: Callable[[], None], is_quiet: Callable[[], bool]) -> None:
+        """Take the name away, end the streams, let the peers hang up, then close what is left.
+
+        Kubelet marks a resource as stopped when it learns of a stream's end, even if a new one was
+        registered meanwhile; it hangs up once it has done so. Waiting for that makes it safe to
+        register again. Takes no longer than the sum of the limits above.
+        """
+        if self._bound is None:
+            return
+        self._bound.unlink()
+        end_streams()
+        await self._within(QUIET_LIMIT_S, is_quiet)
+        await self._within(HANG_UP_LIMIT_S, self._has_no_peers)
+        self._server.close()
+        for peer in tuple(self._server.peers):
+            peer.transport.close()
+        await self._within(_FLUSH_LIMIT_S, self._has_no_peers)
+        for peer in tuple(self._server.peers):
+            peer.transport.abort()
+        await self._within(_FLUSH_LIMIT_S, self._has_no_peers)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_FLUSH_LIMIT_S):
+                await self._server.wait_closed()
+
+    def _has_no_peers(self) -> bool:
+        return not self._server.peers
+
+    async def _within(self, limit_s: float, condition: Callable[[], bool]) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(limit_s):
+                await self._signal.until(condition)

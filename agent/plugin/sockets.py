@@ -1,0 +1,155 @@
+"""Socket files in kubelet's folders: their names, how they come to be, and whose they are.
+
+The only code that creates or removes entries in kubelet's folders.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import re
+import socket
+from collections.abc import Iterable
+from pathlib import Path
+
+import attrs
+
+from agent.errors import KubeletUnavailableError, SocketPathTooLongError
+
+MAX_PATH_BYTES = 107
+"""sun_path has 108 bytes, the last one zero (unix(7))."""
+_OURS = re.compile(r"^\.?.+\.g\d+-[0-9a-f]{8}\.sock$")
+_DIGEST_LENGTH = 12
+
+
+@attrs.frozen
+class Identity:
+    """Which file a path leads to; a file made anew under the same path differs."""
+
+    device: int
+    inode: int
+    modified_ns: int
+
+
+def identify(path: Path) -> Identity | None:
+    """The identity of the file at ``path``, None if there is none or it cannot be seen."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return None
+    return Identity(status.st_dev, status.st_ino, status.st_mtime_ns)
+
+
+def socket_token(generation: int, process_token: str) -> str:
+    """What makes a socket's name unique: the generation, and eight hex digits of the process."""
+    return f"g{generation}-{process_token}"
+
+
+def socket_path(folder: Path, resource: str, token: str) -> Path:
+    """Where a resource's socket goes: ``<prefix>_<name>.<token>.sock``, recognisable and legal.
+
+    A name for which the folder leaves no room is cut and told apart by a hash of the resource.
+    Raises SocketPathTooLongError if not even the hash fits.
+    """
+    stem = _stem(resource)
+    # The name is bound with a dot before it, hence one byte less.
+    room = MAX_PATH_BYTES - len(os.fsencode(folder)) - len(f"/..{token}.sock")
+    if len(stem) > room:
+        digest = hashlib.sha256(resource.encode()).hexdigest()[:_DIGEST_LENGTH]
+        kept = room - len(digest) - 1
+        stem = f"{stem[:kept]}-{digest}" if kept > 0 else digest
+    path = folder / f"{stem}.{token}.sock"
+    if len(stem) > room:
+        raise SocketPathTooLongError(str(path), MAX_PATH_BYTES)
+    return path
+
+
+@attrs.frozen
+class BoundSocket:
+    """A listening socket and the file that leads to it."""
+
+    listener: socket.socket
+    path: Path
+    identity: Identity
+
+    def is_in_place(self) -> bool:
+        """Whether the path still leads to this socket."""
+        return identify(self.path) == self.identity
+
+    def unlink(self) -> None:
+        """Remove the file, unless somebody else's took its place."""
+        if self.is_in_place():
+            self.path.unlink(missing_ok=True)
+
+
+def bind_socket(path: Path) -> BoundSocket:
+    """A socket that listens before its name appears; nobody but the owner may connect.
+
+    Kubelet ignores names that start with a dot, so it never dials a socket that is bound but does
+    not listen yet. Raises KubeletUnavailableError if the folder is missing, or if a starting
+    kubelet swept the file away in this moment.
+    """
+    hidden = path.with_name("." + path.name)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    try:
+        listener.bind(str(hidden))
+        hidden.chmod(0o600)
+        listener.listen(socket.SOMAXCONN)
+        identity = identify(hidden)
+        hidden.rename(path)
+    except OSError as error:
+        listener.close()
+        raise KubeletUnavailableError(f"{path.parent}: {error.strerror or error}") from error
+    if identity is None:
+        listener.close()
+        raise KubeletUnavailableError(f"{path}: removed while it was made")
+    return BoundSocket(listener, path, identity)
+
+
+def is_listening(path: Path) -> bool:
+    """Whether somebody listens on a socket file; in doubt, yes."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as probe:
+        try:
+            answer = probe.connect_ex(str(path))
+        except OSError:  # a path too long to dial
+            return True
+    return answer not in {errno.ECONNREFUSED, errno.ENOENT}
+
+
+def remove_dead(folders: Iterable[Path]) -> tuple[Path, ...]:
+    """Remove sockets of earlier processes of ours; one on which somebody listens is not touched."""
+    dead = [
+        path
+        for folder in folders
+        for path in _socket_files(folder)
+        if _OURS.match(path.name) and not is_listening(path)
+    ]
+    for path in dead:
+        path.unlink(missing_ok=True)
+    return tuple(dead)
+
+
+def find_foreign(folders: Iterable[Path], resource: str) -> tuple[Path, ...]:
+    """The Go plugin's sockets of a resource on which it still listens; dead ones are removed."""
+    live: list[Path] = []
+    for folder in folders:
+        path = folder / f"{_stem(resource)}.sock"
+        if not path.is_socket():
+            continue
+        if is_listening(path):
+            live.append(path)
+        else:
+            path.unlink(missing_ok=True)
+    return tuple(live)
+
+
+def _socket_files(folder: Path) -> list[Path]:
+    try:
+        return sorted(path for path in folder.iterdir() if path.is_socket())
+    except OSError:
+        return []
+
+
+def _stem(resource: str) -> str:
+    return resource.replace("/", "_")

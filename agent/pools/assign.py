@@ -1,0 +1,141 @@
+"""Assigns the devices of a snapshot to the pools of a configuration: a pure function of values.
+
+Pools in file order, selector objects in list order, the first that matches has the device. A
+device that a pod holds stays where the pod got it from: its netdev and RDMA devices are in the
+pod's network namespace, so its facts are not complete here, and kubelet counts it in that pool.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from agent.config.schema import Config, Criterion, PoolConfig
+from agent.model.device import Device, Kind
+from agent.model.snapshot import Snapshot
+from agent.pools.candidates import Candidates, has_vfs
+from agent.pools.guard import functions_in_use
+from agent.pools.held import Held
+from agent.pools.order import device_order
+from agent.pools.records import FunnelStep, Member, Overlap, Pool, Pools
+from agent.selectors import SELECTORS, hints
+
+_NOTHING_HELD = Held()
+_BEFORE_SELECTORS = -1
+
+
+def assign(snapshot: Snapshot, config: Config, held: Held = _NOTHING_HELD) -> Pools:
+    """Put each device into at most one pool, in stable order, with funnels and overlaps."""
+    return _Assignment(snapshot, config, held).outcome()
+
+
+class _Assignment:
+    """The state of one run: which devices are taken already, and by whom."""
+
+    def __init__(self, snapshot: Snapshot, config: Config, held: Held) -> None:
+        self.snapshot = snapshot
+        self.config = config
+        self.held = held
+        self.in_use = functions_in_use(snapshot)
+        self.configured = frozenset(p.resource for p in config.pools)
+        self.candidates: dict[Kind, Candidates] = {}
+        self.taken: dict[str, str] = {}
+        self.overlaps: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+
+    def outcome(self) -> Pools:
+        """Run through the pools in order."""
+        self.reserve_held()
+        pools = tuple(self.pool(p) for p in self.config.pools)
+        return Pools(
+            snapshot=self.snapshot,
+            config=self.config,
+            pools=pools,
+            in_use=self.in_use,
+            held=self.held,
+            overlaps=tuple(
+                Overlap(winner, loser, tuple(sorted(ids)))
+                for (winner, loser), ids in self.overlaps.items()
+            ),
+        )
+
+    def reserve_held(self) -> None:
+        """Devices that pods hold are taken before any selector is asked."""
+        for device_id, holder in self.held.holders.items():
+            self.taken[device_id] = holder.resource
+
+    def of_kind(self, kind: Kind) -> Candidates:
+        if kind not in self.candidates:
+            self.candidates[kind] = Candidates(self.snapshot, kind)
+        return self.candidates[kind]
+
+    def pool(self, config: PoolConfig) -> Pool:
+        candidates = self.of_kind(config.kind)
+        funnel = [
+            FunnelStep(_BEFORE_SELECTORS, "kind", str(config.kind), len(candidates.devices)),
+            FunnelStep(_BEFORE_SELECTORS, "without VFs", "", len(candidates.allocatable)),
+        ]
+        members = {m.device.id: m for m in self.held_members(config)}
+        for number in range(len(config.selectors)):
+            chosen, steps = self.choose(candidates, config, number)
+            funnel += steps
+            for device in chosen:
+                self.taken[device.id] = config.resource
+                members[device.id] = Member(device, config.selectors[number], number)
+        ordered = sorted(members.values(), key=lambda m: device_order(m.device))
+        notes = tuple(
+            dict.fromkeys(
+                n for s in config.selectors for n in hints(s, config.kind, self.snapshot)
+            )
+        )
+        return Pool(config, tuple(ordered), tuple(funnel), notes)
+
+    def choose(
+        self, candidates: Candidates, config: PoolConfig, number: int
+    ) -> tuple[list[Device], list[FunnelStep]]:
+        """The devices that one selector object brings to its pool, and its part of the funnel."""
+        left, steps = candidates.allocatable, []
+        for criterion, left in candidates.steps(config.selectors[number]):
+            steps.append(FunnelStep(number, criterion.key, _wanted(criterion), len(left)))
+        devices = [candidates.devices[i] for i in sorted(left)]
+        if not config.allow_in_use:
+            devices = [d for d in devices if d.id not in self.in_use or self.holds(config, d)]
+        steps.append(FunnelStep(number, "not in use", "", len(devices)))
+        mine = [d for d in devices if self.taken.get(d.id, config.resource) == config.resource]
+        steps.append(FunnelStep(number, "not taken", "", len(mine)))
+        for device in devices:
+            winner = self.taken.get(device.id, config.resource)
+            if winner != config.resource and winner in self.configured:
+                self.overlaps[winner, config.resource].append(device.id)
+        return [d for d in mine if not self.claimed(config, d)], steps
+
+    def holds(self, config: PoolConfig, device: Device) -> bool:
+        holder = self.held.holders.get(device.id)
+        return holder is not None and holder.resource == config.resource
+
+    def claimed(self, config: PoolConfig, device: Device) -> bool:
+        """Whether the pool has the device already, by an earlier selector object or a pod."""
+        return self.taken.get(device.id) == config.resource
+
+    def held_members(self, config: PoolConfig) -> Iterator[Member]:
+        """The devices that pods hold from this pool, gone from the host or not."""
+        for device_id in sorted(self.held.of(config.resource)):
+            device = self.snapshot.by_id.get(device_id)
+            present = device is not None and device.kind is config.kind and not has_vfs(device)
+            fact = device if present and device else self.held.fact_of(device_id, config.kind)
+            number = self.best_object(config, fact)
+            yield Member(fact, config.selectors[number], number, present=present)
+
+    def best_object(self, config: PoolConfig, device: Device) -> int:
+        """The selector object that most of a held device's visible facts speak for."""
+        scores = [
+            sum(
+                1 if SELECTORS[c.key].matches(device, c.wanted, self.snapshot) else -1
+                for c in selectors.criteria
+            )
+            for selectors in config.selectors
+        ]
+        return scores.index(max(scores))
+
+
+def _wanted(criterion: Criterion) -> str:
+    return SELECTORS[criterion.key].render(criterion.wanted)

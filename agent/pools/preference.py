@@ -1,0 +1,131 @@
+"""Which devices kubelet should take: the answer to GetPreferredAllocation, per allocation policy.
+
+Kubelet treats the answer as a set and fills up at random what is missing; an error would fail the
+pod, so odd requests get the best answer there is. All choices are deterministic.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+
+from agent.config.schema import AllocationPolicy
+from agent.pools.order import device_order
+from agent.pools.records import Member, Pool
+
+
+def prefer(
+    pool: Pool,
+    available: Sequence[str],
+    must_include: Sequence[str],
+    size: int,
+    policy: AllocationPolicy = AllocationPolicy.DEFAULT,
+    held: frozenset[str] = frozenset(),
+) -> tuple[str, ...]:
+    """At most ``size`` device ids: all of ``must_include``, then the policy's choice, in order.
+
+    Only what is ``available`` and in the pool is chosen, no device twice, and fewer than asked
+    rather than an error. ``held`` are the pool's devices in the hands of other pods; ``spread``
+    takes PFs that serve fewer of them first.
+    """
+    must = [pool.by_id[i] for i in dict.fromkeys(must_include) if i in pool.by_id]
+    taken = {m.device.id for m in must}
+    free = {i for i in available if i in pool.by_id and i not in taken}
+    rest = [m for m in pool.members if m.device.id in free]
+    wanted = max(0, size - len(must))
+    chosen = must + _POLICIES[policy](rest, must, wanted, _load(pool, held))
+    return tuple(m.device.id for m in sorted(chosen, key=lambda m: device_order(m.device)))
+
+
+_Load = Mapping[str, int]
+
+
+def _load(pool: Pool, held: frozenset[str]) -> _Load:
+    """PF -> how many of the pool's devices on it pods hold already."""
+    load: defaultdict[str, int] = defaultdict(int)
+    for device_id in held & pool.by_id.keys():
+        load[_pf(pool.by_id[device_id])] += 1
+    return load
+
+
+def _pf(member: Member) -> str:
+    return member.device.pf_address or member.device.pci_address
+
+
+def _node(member: Member) -> int | None:
+    return member.device.numa_node
+
+
+def _lowest(rest: list[Member], _must: list[Member], wanted: int, _load: _Load) -> list[Member]:
+    return rest[:wanted]
+
+
+def _packed(rest: list[Member], must: list[Member], wanted: int, _load: _Load) -> list[Member]:
+    return _fewest_groups(rest, must, wanted, _pf)
+
+
+def _numa(rest: list[Member], must: list[Member], wanted: int, _load: _Load) -> list[Member]:
+    return _fewest_groups(rest, must, wanted, _node)
+
+
+def _spread(rest: list[Member], must: list[Member], wanted: int, load: _Load) -> list[Member]:
+    """One per PF in turn, counting what must be included; PFs with the least load first."""
+    groups = _grouped(rest, _pf)
+    given: defaultdict[str, int] = defaultdict(int)
+    for member in must:
+        given[_pf(member)] += 1
+    place = {pf: number for number, pf in enumerate(groups)}
+    left = {pf: list(reversed(members)) for pf, members in groups.items()}
+    chosen: list[Member] = []
+    while len(chosen) < wanted and left:
+        pf = min(left, key=lambda p: (given[p], load.get(p, 0), place[p]))
+        chosen.append(left[pf].pop())
+        given[pf] += 1
+        if not left[pf]:
+            del left[pf]
+    return chosen
+
+
+def _fewest_groups(
+    rest: list[Member],
+    must: list[Member],
+    wanted: int,
+    group_of: Callable[[Member], str | int | None],
+) -> list[Member]:
+    """Fill from as few groups as possible.
+
+    Groups that must be touched anyway come first. Then the first group that holds all that is
+    still wanted; where none does, the largest one, and so on: that makes the fewest groups.
+    """
+    groups = _grouped(rest, group_of)
+    touched = dict.fromkeys(group_of(m) for m in must)
+    chosen: list[Member] = []
+    for group in touched:
+        chosen += groups.pop(group, [])[: wanted - len(chosen)]
+    while len(chosen) < wanted and groups:
+        missing = wanted - len(chosen)
+        enough = (g for g, members in groups.items() if len(members) >= missing)
+        largest = max(groups, key=lambda g: len(groups[g]))
+        chosen += groups.pop(next(enough, largest))[:missing]
+    return chosen
+
+
+def _grouped(
+    members: list[Member], group_of: Callable[[Member], str | int | None]
+) -> dict[str | int | None, list[Member]]:
+    """Members by group in the order of their first member; those of no known group come last."""
+    groups: defaultdict[str | int | None, list[Member]] = defaultdict(list)
+    for member in members:
+        groups[group_of(member)].append(member)
+    unknown = groups.pop(None, None)
+    return {**groups, None: unknown} if unknown else dict(groups)
+
+
+_POLICIES: Mapping[
+    AllocationPolicy, Callable[[list[Member], list[Member], int, _Load], list[Member]]
+] = {
+    AllocationPolicy.DEFAULT: _lowest,
+    AllocationPolicy.PACKED: _packed,
+    AllocationPolicy.SPREAD: _spread,
+    AllocationPolicy.NUMA: _numa,
+}

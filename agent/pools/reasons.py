@@ -1,0 +1,145 @@
+"""Why a device is where it is: data behind ``discover``, ``explain``, status and the log."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import attrs
+
+from agent.config.schema import PoolConfig
+from agent.model.device import Device
+from agent.pools.candidates import has_vfs
+from agent.pools.records import Pools
+from agent.selectors import Verdict, judge
+
+
+class Refusal(StrEnum):
+    """What kept a device out of every pool, or of one."""
+
+    NO_POOL_OF_KIND = "kind"
+    HAS_VFS = "has-vfs"
+    IN_USE = "in-use"
+    HELD = "held"
+    SELECTOR = "selector"
+    TAKEN = "taken"
+
+
+@attrs.frozen
+class Reason:
+    """Why a device is in its pool, or in none."""
+
+    device_id: str
+    resource: str | None
+    """The pool that has it; None = none."""
+    refusal: Refusal | None
+    """None = it is in a pool."""
+    text: str
+    """One sentence for people."""
+
+
+@attrs.frozen
+class ObjectVerdict:
+    """How one selector object of a pool judges a device."""
+
+    selector_object: int
+    verdicts: tuple[Verdict, ...]
+    refusal: Refusal | None
+    text: str
+
+
+@attrs.frozen
+class PoolVerdict:
+    """How one pool judges a device, selector object by selector object."""
+
+    resource: str
+    chosen: bool
+    refusal: Refusal | None
+    text: str
+    objects: tuple[ObjectVerdict, ...] = ()
+
+
+def reasons(pools: Pools) -> tuple[Reason, ...]:
+    """One reason for each device of the snapshot, in its order."""
+    return tuple(reason(d, pools) for d in pools.snapshot.devices)
+
+
+def reason(device: Device, pools: Pools) -> Reason:
+    """Why this device is in its pool or in none; the nearest miss is told."""
+    resource = pools.resource_of.get(device.id)
+    if resource is not None:
+        return Reason(device.id, resource, None, _selected(device, resource, pools))
+    if has_vfs(device):
+        text = f"a PF with VFs ({device.num_vfs}) is never a device: its VFs are"
+        return Reason(device.id, None, Refusal.HAS_VFS, text)
+    of_kind = [p for p in pools.config.pools if p.kind is device.kind]
+    if not of_kind:
+        use = pools.in_use.get(device.id)
+        text = f"in use by the host: {use}" if use else f"no pool of deviceType {device.kind}"
+        refusal = Refusal.IN_USE if use else Refusal.NO_POOL_OF_KIND
+        return Reason(device.id, None, refusal, text)
+    verdicts = [pool_verdict(device, p, pools) for p in of_kind]
+    nearest = max(verdicts, key=_nearness)
+    return Reason(device.id, None, nearest.refusal, _told(nearest))
+
+
+def pool_verdict(device: Device, config: PoolConfig, pools: Pools) -> PoolVerdict:
+    """How one pool judges a device, with every selector's verdict in order."""
+    chosen = pools.resource_of.get(device.id) == config.resource
+    if chosen:
+        text = _selected(device, config.resource, pools)
+        return PoolVerdict(config.resource, True, None, text, _objects(device, config, pools))
+    if device.kind is not config.kind:
+        text = f"is a {device.kind}, the pool takes {config.kind}"
+        return PoolVerdict(config.resource, False, Refusal.NO_POOL_OF_KIND, text)
+    if has_vfs(device):
+        text = f"a PF with VFs ({device.num_vfs}) is never a device: its VFs are"
+        return PoolVerdict(config.resource, False, Refusal.HAS_VFS, text)
+    objects = _objects(device, config, pools)
+    nearest = max(objects, key=_nearness)
+    return PoolVerdict(config.resource, False, nearest.refusal, nearest.text, objects)
+
+
+def _objects(device: Device, config: PoolConfig, pools: Pools) -> tuple[ObjectVerdict, ...]:
+    return tuple(_object(device, config, number, pools) for number in range(len(config.selectors)))
+
+
+def _object(device: Device, config: PoolConfig, number: int, pools: Pools) -> ObjectVerdict:
+    verdicts = judge(device, config.selectors[number], pools.snapshot)
+    refused = next((v for v in verdicts if not v.passed), None)
+    if refused is not None:
+        text = f"{refused.key}: {refused.actual}, wanted {refused.wanted}"
+        return ObjectVerdict(number, verdicts, Refusal.SELECTOR, text)
+    use = None if config.allow_in_use else pools.in_use.get(device.id)
+    if use and device.id not in pools.held.of(config.resource):
+        text = f'in use by the host: {use} ("allowInUse": true would override)'
+        return ObjectVerdict(number, verdicts, Refusal.IN_USE, text)
+    winner = pools.resource_of.get(device.id)
+    if winner not in {None, config.resource}:
+        return ObjectVerdict(number, verdicts, Refusal.TAKEN, f"taken by the earlier pool {winner}")
+    if winner is None and (holder := pools.held.holders.get(device.id)):
+        text = f"held by {holder} as {holder.resource}, which is not configured (any more)"
+        return ObjectVerdict(number, verdicts, Refusal.HELD, text)
+    return ObjectVerdict(number, verdicts, None, "matches")
+
+
+def _selected(device: Device, resource: str, pools: Pools) -> str:
+    holder = pools.held.holders.get(device.id)
+    member = pools.by_resource[resource].by_id[device.id]
+    where = f"selected by {resource}"
+    if len(pools.by_resource[resource].config.selectors) > 1:
+        where += f", selector object {member.selector_object + 1}"
+    return f"{where}; held by {holder}" if holder else where
+
+
+def _nearness(verdict: ObjectVerdict | PoolVerdict) -> tuple[int, int]:
+    """How close a miss is: refusals after all selectors are the closest."""
+    order = {Refusal.SELECTOR: 1, Refusal.TAKEN: 2, Refusal.HELD: 3, Refusal.IN_USE: 3, None: 4}
+    objects = (verdict,) if isinstance(verdict, ObjectVerdict) else verdict.objects
+    passed = max((sum(v.passed for v in o.verdicts) for o in objects), default=0)
+    return order.get(verdict.refusal, 0), passed
+
+
+def _told(nearest: PoolVerdict) -> str:
+    if nearest.refusal is Refusal.IN_USE:
+        return nearest.text
+    return f"not in {nearest.resource}: {nearest.text}"

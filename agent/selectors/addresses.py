@@ -1,0 +1,88 @@
+"""Selectors ``pciAddresses`` and ``acpiIndexes``: single functions by where firmware put them."""
+
+from __future__ import annotations
+
+from agent.model.address import parse_bdf
+from agent.model.device import Device, Role
+from agent.model.snapshot import Snapshot
+from agent.selectors.census import Census, absent, some
+from agent.selectors.selector import ACCELERATOR, AUX, NET, Selector
+
+
+def matches_address(device: Device, wanted: frozenset[str], _snapshot: Snapshot) -> bool:
+    """Its PCI address is one of the wanted (the parent function's for an auxiliary device)."""
+    return device.pci_address in wanted
+
+
+def matches_acpi_index(device: Device, wanted: frozenset[str], _snapshot: Snapshot) -> bool:
+    """Its ACPI index is one of the wanted."""
+    return device.acpi_index in wanted
+
+
+def parse_acpi_index(raw: str) -> str:
+    """A decimal number without leading zeros, as the kernel prints it; else ValueError."""
+    digits = raw.strip()
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 10):
+        raise ValueError(f"{raw[:40]!r} is not an ACPI index (a decimal number, for example 101)")
+    return str(int(digits))
+
+
+def _address_hints(wanted: frozenset[str], census: Census) -> tuple[str, ...]:
+    own = {d.pci_address for d in census.devices}
+    return tuple(
+        hint for address in sorted(wanted) if (hint := _address_hint(address, own, census))
+    )
+
+
+def _address_hint(address: str, own: set[str], census: Census) -> str:
+    found = census.snapshot.by_id.get(address)
+    if found is not None and found.role is Role.PF and found.num_vfs and census.kind is found.kind:
+        return (
+            f"pciAddresses: {address} is a PF with {found.num_vfs} VFs: such a PF is never a "
+            f'device; its VFs are selected by rootDevices ["{address}"]'
+        )
+    if address in own:
+        return ""
+    if found is None:
+        return f"pciAddresses: no function at {address} on this host"
+    if census.kind is AUX:
+        return f"pciAddresses: {address} has no auxiliary network devices on this host"
+    return (
+        f"pciAddresses: {address} is a {found.kind}, this pool takes {census.kind}: see deviceType"
+    )
+
+
+def _acpi_hints(wanted: frozenset[str], census: Census) -> tuple[str, ...]:
+    counts = census.count("acpiIndexes", lambda d: (d.acpi_index,) if d.acpi_index else ())
+    known = some(sorted(counts, key=int)) if counts else "none (the firmware gives no indexes)"
+    return tuple(
+        f"acpiIndexes: no {census.kind} with ACPI index {index} on this host; present: {known}"
+        for index in absent(wanted, counts)
+    )
+
+
+PCI_ADDRESSES = Selector(
+    key="pciAddresses",
+    kinds=frozenset({NET, ACCELERATOR, AUX}),
+    meaning="The function's own PCI address; for auxiliary devices their parent function's.",
+    allowed="dddd:bb:dd.f; a missing domain is 0000, upper case is accepted",
+    example=["0000:3b:00.1"],
+    parse=parse_bdf,
+    matches=matches_address,
+    actual=lambda device, _snapshot: f"PCI address {device.pci_address}",
+    hints=_address_hints,
+)
+
+ACPI_INDEXES = Selector(
+    key="acpiIndexes",
+    kinds=frozenset({NET, ACCELERATOR}),
+    meaning="The index that the firmware gives the function (sysfs acpi_index).",
+    allowed="decimal numbers as strings",
+    example=["101"],
+    parse=parse_acpi_index,
+    matches=matches_acpi_index,
+    actual=lambda device, _snapshot: (
+        f"ACPI index {device.acpi_index}" if device.acpi_index else "no ACPI index"
+    ),
+    hints=_acpi_hints,
+)

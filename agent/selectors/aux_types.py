@@ -1,0 +1,34 @@
+"""Selector ``auxTypes``: what kind of auxiliary device it is; required for auxNetDevice."""
+
+from __future__ import annotations
+
+from agent.model.device import Device
+from agent.model.snapshot import Snapshot
+from agent.selectors.census import Census, absent, present
+from agent.selectors.selector import AUX, Selector
+
+
+def matches_aux_type(device: Device, wanted: frozenset[str], _snapshot: Snapshot) -> bool:
+    """The middle part of its name, ``<driver>.<type>.<id>``, is one of the wanted."""
+    return device.aux_type in wanted
+
+
+def _hints(wanted: frozenset[str], census: Census) -> tuple[str, ...]:
+    counts = census.count("auxTypes", lambda d: (d.aux_type,) if d.aux_type else ())
+    return tuple(
+        f"auxTypes: no auxiliary network device of type {aux_type} on this host; "
+        f"present: {present(counts)}"
+        for aux_type in absent(wanted, counts)
+    )
+
+
+AUX_TYPES = Selector(
+    key="auxTypes",
+    kinds=frozenset({AUX}),
+    meaning="The type of auxiliary device: sf for sub-functions. Required for auxNetDevice.",
+    allowed="sf; other types are accepted with a warning",
+    example=["sf"],
+    matches=matches_aux_type,
+    actual=lambda device, _snapshot: f"auxiliary type {device.aux_type or 'none'}",
+    hints=_hints,
+)

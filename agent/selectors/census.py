@@ -1,0 +1,103 @@
+"""Which values the devices of one kind have on this host: what a selector could have matched.
+
+Counted once per snapshot and kind, on first use; only sentences for people are made from it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+
+import attrs
+
+from agent.model.device import Device, Kind, Role
+from agent.model.snapshot import Snapshot
+
+_SHOWN = 8
+"""How many present values a sentence lists."""
+
+
+@attrs.frozen(slots=False)
+class Census:
+    """The devices of one kind in one snapshot, and counts of their facts.
+
+    Not slotted so that each table is made once, on first use.
+    """
+
+    kind: Kind
+    snapshot: Snapshot
+
+    @cached_property
+    def devices(self) -> tuple[Device, ...]:
+        """Everything of the kind, PFs with VFs too."""
+        return tuple(d for d in self.snapshot.devices if d.kind is self.kind)
+
+    @cached_property
+    def allocatable(self) -> tuple[Device, ...]:
+        """Those that a pool could have: a PF whose VFs exist is never a device."""
+        return tuple(d for d in self.devices if not (d.role is Role.PF and d.num_vfs))
+
+    @cached_property
+    def _counts(self) -> dict[str, Counter[str]]:
+        return {}
+
+    def count(self, name: str, fact: Callable[[Device], Iterable[str]]) -> Mapping[str, int]:
+        """How many allocatable devices have each value of ``fact``; kept under ``name``."""
+        if name not in self._counts:
+            self._counts[name] = Counter(v for d in self.allocatable for v in fact(d))
+        return self._counts[name]
+
+    @cached_property
+    def pfs(self) -> tuple[Device, ...]:
+        """PFs whose functions could be of this kind, in bus order."""
+        kind = Kind.ACCELERATOR if self.kind is Kind.ACCELERATOR else Kind.NET_DEVICE
+        return tuple(d for d in self.snapshot.devices if d.role is Role.PF and d.kind is kind)
+
+    @cached_property
+    def indexes(self) -> Mapping[str, frozenset[int]]:
+        """PF's PCI address -> indexes of its functions of this kind."""
+        found: dict[str, set[int]] = {}
+        for device in self.devices:
+            if device.pf_address and device.role is not Role.PF:
+                known = found.setdefault(device.pf_address, set())
+                if device.index is not None:
+                    known.add(device.index)
+        return {address: frozenset(known) for address, known in found.items()}
+
+
+def census(kind: Kind, snapshot: Snapshot) -> Census:
+    """The census of one kind, made once per snapshot.
+
+    It is kept with the snapshot's own look-up tables: as a key of a dictionary a snapshot would
+    be hashed device by device.
+    """
+    kept: dict[Kind, Census] = vars(snapshot).setdefault("_census", {})
+    if kind not in kept:
+        kept[kind] = Census(kind, snapshot)
+    return kept[kind]
+
+
+def present(counts: Mapping[str, int]) -> str:
+    """``i40e (2), vfio-pci (8)``: the most frequent values, then how many more there are."""
+    if not counts:
+        return "none"
+    ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    shown = ", ".join(f"{value} ({count})" for value, count in sorted(ranked[:_SHOWN]))
+    more = len(ranked) - _SHOWN
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def some(names: Iterable[str]) -> str:
+    """The first names in order, then how many more there are."""
+    known = tuple(dict.fromkeys(names))
+    if not known:
+        return "none"
+    more = len(known) - _SHOWN
+    shown = ", ".join(known[:_SHOWN])
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def absent(wanted: Iterable[str], counts: Mapping[str, int]) -> list[str]:
+    """The wanted values that nothing here has, sorted."""
+    return sorted(w for w in wanted if w not in counts)

@@ -1,0 +1,36 @@
+"""Selector ``ddpProfiles``: the dynamic device personalization package that the NIC runs."""
+
+from __future__ import annotations
+
+from agent.model.device import Device
+from agent.model.snapshot import Snapshot
+from agent.selectors.census import Census, absent, present
+from agent.selectors.selector import NET, Selector
+
+
+def matches_ddp_profile(device: Device, wanted: frozenset[str], _snapshot: Snapshot) -> bool:
+    """Its DDP profile (its own, or else its PF's) is one of the wanted, compared exactly."""
+    return device.ddp_profile in wanted
+
+
+def _hints(wanted: frozenset[str], census: Census) -> tuple[str, ...]:
+    counts = census.count("ddpProfiles", lambda d: (d.ddp_profile,) if d.ddp_profile else ())
+    return tuple(
+        f"ddpProfiles: no {census.kind} runs the profile {profile!r} on this host; "
+        f"present: {present(counts)}"
+        for profile in absent(wanted, counts)
+    )
+
+
+DDP_PROFILES = Selector(
+    key="ddpProfiles",
+    kinds=frozenset({NET}),
+    meaning="The DDP profile that is loaded (devlink info fw.app.name), its own or its PF's.",
+    allowed="profile names, compared exactly",
+    example=["ICE COMMS Package"],
+    matches=matches_ddp_profile,
+    actual=lambda device, _snapshot: (
+        f"DDP profile {device.ddp_profile}" if device.ddp_profile else "no DDP profile known"
+    ),
+    hints=_hints,
+)

@@ -1,0 +1,58 @@
+"""Selector ``drivers``: which kernel driver is bound, by its name in ``bus/*/drivers``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+
+from agent.model.device import Device
+from agent.model.snapshot import Snapshot
+from agent.selectors.census import Census, absent, present
+from agent.selectors.selector import ACCELERATOR, AUX, NET, Selector
+
+_AUXILIARY = frozenset({"mlx5_ib", "irdma", "bnxt_re", "ice_ib"})
+"""Drivers that bind to auxiliary devices of a function, never to the function itself."""
+
+
+def matches_driver(device: Device, wanted: frozenset[str], _snapshot: Snapshot) -> bool:
+    """Its bound driver is one of the wanted, compared exactly; an unbound function never is."""
+    return device.driver in wanted
+
+
+def _actual(device: Device, _snapshot: Snapshot) -> str:
+    return f"driver {device.driver}" if device.driver else "no driver bound"
+
+
+def _hints(wanted: frozenset[str], census: Census) -> tuple[str, ...]:
+    counts = census.count("drivers", lambda d: (d.driver,) if d.driver else ())
+    return tuple(
+        f"drivers: no {census.kind} here is bound to a driver named {driver}; "
+        f"bound: {present(counts)}{_unbound(census)}{_remedy(driver, counts)}"
+        for driver in absent(wanted, counts)
+    )
+
+
+def _unbound(census: Census) -> str:
+    unbound = sum(1 for d in census.allocatable if d.driver is None)
+    return f"; without a driver: {unbound}" if unbound else ""
+
+
+def _remedy(driver: str, counts: Mapping[str, int]) -> str:
+    if driver in _AUXILIARY:
+        return f"; {driver} is an RDMA driver that binds below the function: use isRdma instead"
+    if driver == "vfio-pci":
+        return "; load vfio-pci and bind the functions to it (driverctl, or driver_override)"
+    near = get_close_matches(driver.replace("_", "-"), [*counts, "vfio-pci"], n=1, cutoff=0.8)
+    return f"; did you mean {near[0]}?" if near and near[0] != driver else ""
+
+
+DRIVERS = Selector(
+    key="drivers",
+    kinds=frozenset({NET, ACCELERATOR, AUX}),
+    meaning="The kernel driver that is bound now; a function without a driver never matches.",
+    allowed="driver names as in /sys/bus/pci/drivers, compared exactly",
+    example=["vfio-pci"],
+    matches=matches_driver,
+    actual=_actual,
+    hints=_hints,
+)

@@ -1,0 +1,77 @@
+"""Selectors ``vendors`` and ``devices``: which hardware it is, by the ids in its PCI header."""
+
+from __future__ import annotations
+
+from agent.model.address import parse_hex_id
+from agent.model.device import Device
+from agent.model.snapshot import Snapshot
+from agent.selectors.census import Census, absent, present
+from agent.selectors.selector import ACCELERATOR, AUX, NET, Selector
+
+_ALL = frozenset({NET, ACCELERATOR, AUX})
+
+
+def matches_vendor(device: Device, wanted: frozenset[str], _snapshot: Snapshot) -> bool:
+    """Its vendor id is one of the wanted (the parent function's for an auxiliary device)."""
+    return device.vendor in wanted
+
+
+def matches_device(device: Device, wanted: frozenset[str], _snapshot: Snapshot) -> bool:
+    """Its device id is one of the wanted (the parent function's for an auxiliary device)."""
+    return device.device in wanted
+
+
+def _vendor_hints(wanted: frozenset[str], census: Census) -> tuple[str, ...]:
+    counts = census.count("vendors", lambda d: (d.vendor,))
+    return tuple(
+        f"vendors: no {census.kind} of vendor {vendor} on this host; present: {present(counts)}"
+        for vendor in absent(wanted, counts)
+    )
+
+
+def _device_hints(wanted: frozenset[str], census: Census) -> tuple[str, ...]:
+    counts = census.count("devices", lambda d: (d.device,))
+    return tuple(_device_hint(device, census) for device in absent(wanted, counts))
+
+
+def _device_hint(device: str, census: Census) -> str:
+    busy = [d for d in census.devices if d.device == device]
+    if busy:
+        return (
+            f"devices: {device} is the id of PFs with VFs here ({busy[0].id}), which are never "
+            f"devices; VFs have an id of their own"
+        )
+    pairs = census.count("pairs", lambda d: (f"{d.vendor}:{d.device}",))
+    hint = (
+        f"devices: no {census.kind} with device id {device} on this host; "
+        f"present (vendor:device): {present(pairs)}"
+    )
+    idle = [d for d in census.pfs if d.total_vfs and not d.num_vfs]
+    if idle:
+        hint += f"; {idle[0].id} could have VFs, but its sriov_numvfs is 0"
+    return hint
+
+
+VENDORS = Selector(
+    key="vendors",
+    kinds=_ALL,
+    meaning="The PCI vendor id.",
+    allowed="16-bit hexadecimal ids; 0x and upper case are accepted",
+    example=["8086", "15b3"],
+    parse=parse_hex_id,
+    matches=matches_vendor,
+    actual=lambda device, _snapshot: f"vendor {device.vendor}",
+    hints=_vendor_hints,
+)
+
+DEVICES = Selector(
+    key="devices",
+    kinds=_ALL,
+    meaning="The PCI device id; VFs have an id of their own, different from their PF's.",
+    allowed="16-bit hexadecimal ids; 0x and upper case are accepted",
+    example=["154c", "101e"],
+    parse=parse_hex_id,
+    matches=matches_device,
+    actual=lambda device, _snapshot: f"device {device.device}",
+    hints=_device_hints,
+)

@@ -1,0 +1,48 @@
+"""Judges a device by a selector object: at speed for pools, in words for ``explain``."""
+
+from __future__ import annotations
+
+from agent.model.device import Device, Kind
+from agent.model.snapshot import Snapshot
+from agent.selectors.census import census
+from agent.selectors.criteria import Criterion, SelectorSet, Verdict
+from agent.selectors.table import SELECTORS
+
+
+def judge(device: Device, selector_set: SelectorSet, snapshot: Snapshot) -> tuple[Verdict, ...]:
+    """Each selector's verdict in the order of the criteria, also after the first refusal."""
+    return tuple(_verdict(device, criterion, snapshot) for criterion in selector_set.criteria)
+
+
+def first_refusal(
+    device: Device, selector_set: SelectorSet, snapshot: Snapshot
+) -> Criterion | None:
+    """The first criterion that the device does not meet; None = it meets them all."""
+    for criterion in selector_set.criteria:
+        if not SELECTORS[criterion.key].matches(device, criterion.wanted, snapshot):
+            return criterion
+    return None
+
+
+def hints(selector_set: SelectorSet, kind: Kind, snapshot: Snapshot) -> tuple[str, ...]:
+    """Sentences about selectors that cannot match on this host: cause and fix.
+
+    They speak of each selector alone, whatever the others leave; linear in devices, and the
+    counts behind them are made once per snapshot.
+    """
+    counted = census(kind, snapshot)
+    return tuple(
+        hint
+        for criterion in selector_set.criteria
+        for hint in SELECTORS[criterion.key].hints(criterion.wanted, counted)
+    )
+
+
+def _verdict(device: Device, criterion: Criterion, snapshot: Snapshot) -> Verdict:
+    selector = SELECTORS[criterion.key]
+    return Verdict(
+        key=criterion.key,
+        wanted=selector.render(criterion.wanted),
+        actual=selector.actual(device, snapshot),
+        passed=selector.matches(device, criterion.wanted, snapshot),
+    )

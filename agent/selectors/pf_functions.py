@@ -1,0 +1,98 @@
+"""Selectors ``rootDevices`` and ``pfNames``: functions by the PF that they belong to.
+
+They select a PF's functions, never the PF itself. ``rootDevices`` needs no netdev: it works where
+the PF is bound to vfio-pci.
+"""
+
+from __future__ import annotations
+
+from agent.model.address import parse_bdf
+from agent.model.device import Device, Role
+from agent.model.snapshot import Snapshot
+from agent.selectors.pf_hints import pf_name_hints, root_device_hints
+from agent.selectors.ranges import FunctionRange, FunctionRanges, parse_range, unite
+from agent.selectors.selector import ACCELERATOR, AUX, NET, Selector
+
+_FORM = "NAME, NAME#N or NAME#N-M; several ranges with commas, NAME#0,2-7"
+
+
+def matches_root_device(device: Device, wanted: FunctionRanges, _snapshot: Snapshot) -> bool:
+    """It is a function of a wanted PF (by address) with a wanted index; never a PF."""
+    return device.role is not Role.PF and wanted.cover(device.pf_address, device.index)
+
+
+def matches_pf_name(device: Device, wanted: FunctionRanges, _snapshot: Snapshot) -> bool:
+    """It is a function of a wanted PF (by its netdev) with a wanted index; never a PF."""
+    return device.role is not Role.PF and wanted.cover(device.pf_name, device.index)
+
+
+def parse_pf_name(raw: str) -> FunctionRange:
+    """A PF's netdev name or a pattern of names, with ranges; raises ValueError."""
+    entry = parse_range(raw)
+    if any(mark in entry.name for mark in "*?["):
+        return FunctionRange(entry.name, entry.spans, is_pattern=True)
+    return entry
+
+
+def parse_root_device(raw: str) -> FunctionRange:
+    """A PF's PCI address with ranges; raises ValueError."""
+    return parse_range(raw, parse_bdf)
+
+
+def _spell(wanted: FunctionRanges) -> list[str]:
+    return [str(entry) for entry in wanted.entries]
+
+
+def _indexed(pf: str, device: Device) -> str:
+    return f"function of {pf}" if device.index is None else f"{pf}#{device.index}"
+
+
+def _actual_root(device: Device, _snapshot: Snapshot) -> str:
+    if device.role is Role.PF:
+        return "is a PF itself"
+    if device.pf_address is None:
+        return "its PF is not on this host"
+    return _indexed(device.pf_address, device)
+
+
+def _actual_name(device: Device, snapshot: Snapshot) -> str:
+    if device.role is Role.PF:
+        return f"is the PF {device.pf_name} itself" if device.pf_name else "is a PF itself"
+    if device.pf_name:
+        return _indexed(device.pf_name, device)
+    pf = snapshot.pf_of(device)
+    if pf is None:
+        return "its PF is not on this host"
+    bound = f"driver {pf.driver}" if pf.driver else "no driver"
+    return f"its PF {pf.id} has no netdev here ({bound}): use rootDevices"
+
+
+ROOT_DEVICES = Selector(
+    key="rootDevices",
+    kinds=frozenset({NET, ACCELERATOR, AUX}),
+    meaning="The functions of a PF, named by the PF's PCI address; never the PF itself.",
+    allowed=f"{_FORM}, where NAME is a PCI address",
+    example=["0000:3b:00.0#0,2-7"],
+    parse=parse_root_device,
+    combine=unite,
+    matches=matches_root_device,
+    actual=_actual_root,
+    render=str,
+    spell=_spell,
+    hints=root_device_hints,
+)
+
+PF_NAMES = Selector(
+    key="pfNames",
+    kinds=frozenset({NET, AUX}),
+    meaning="The functions of a PF, named by the PF's netdev; never the PF itself.",
+    allowed=f"{_FORM}, where NAME may hold the wildcards * ? [...]",
+    example=["ens1f0#0-7", "mlx-*"],
+    parse=parse_pf_name,
+    combine=unite,
+    matches=matches_pf_name,
+    actual=_actual_name,
+    render=str,
+    spell=_spell,
+    hints=pf_name_hints,
+)

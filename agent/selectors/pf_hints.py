@@ -1,0 +1,99 @@
+"""Why ``pfNames`` and ``rootDevices`` can match nothing on this host: sentences for people."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from difflib import get_close_matches
+
+from agent.model.device import Device, Kind
+from agent.selectors.census import Census, some
+from agent.selectors.ranges import FunctionRange, FunctionRanges, spans_text
+
+_Name = Callable[[Device], str | None]
+
+
+def pf_name_hints(wanted: FunctionRanges, census: Census) -> tuple[str, ...]:
+    """Entries of ``pfNames`` without a PF, without functions, or beyond the last one."""
+    return tuple(_hints("pfNames", wanted, census, lambda pf: pf.pf_name))
+
+
+def root_device_hints(wanted: FunctionRanges, census: Census) -> tuple[str, ...]:
+    """Entries of ``rootDevices`` without a PF, without functions, or beyond the last one."""
+    return tuple(_hints("rootDevices", wanted, census, lambda pf: pf.id))
+
+
+def _hints(key: str, wanted: FunctionRanges, census: Census, name: _Name) -> Iterator[str]:
+    for entry in wanted.entries:
+        pfs = [pf for pf in census.pfs if (known := name(pf)) and entry.names(known)]
+        orphans = _has_orphans(entry, census) if key == "pfNames" else False
+        if not pfs and not orphans:
+            yield _no_pf(key, entry, census, name)
+            continue
+        for pf in pfs:
+            if hint := _functions_hint(key, entry, pf, census, name):
+                yield hint
+
+
+def _has_orphans(entry: FunctionRange, census: Census) -> bool:
+    """Whether functions name this PF although no PF of the name is listed (a renamed netdev)."""
+    return any(entry.names(d.pf_name) for d in census.devices if d.pf_name)
+
+
+def _no_pf(key: str, entry: FunctionRange, census: Census, name: _Name) -> str:
+    names = [known for pf in census.pfs if (known := name(pf))]
+    what = f"fits {entry.name}" if entry.is_pattern else f"is named {entry.name}"
+    if key == "rootDevices":
+        what = f"has the address {entry.name}"
+    near = get_close_matches(entry.name, names, n=1)
+    guess = f"; did you mean {near[0]}?" if near and not entry.is_pattern else ""
+    hint = f"{key}: no PF on this host {what}; PFs here: {some(names)}{guess}"
+    vf = census.snapshot.by_id.get(entry.name)
+    if vf is not None and vf.pf_address not in {None, vf.id}:
+        hint += f"; {vf.id} is a function of {vf.pf_address} itself: use pciAddresses for it"
+    owner = census.snapshot.netdev_owner.get(entry.name)
+    if key == "pfNames" and owner is not None and owner not in census.pfs:
+        hint += f"; {entry.name} is the netdev of {owner.id}, which is no PF: use pciAddresses"
+    return hint
+
+
+def _functions_hint(
+    key: str, entry: FunctionRange, pf: Device, census: Census, name: _Name
+) -> str | None:
+    label = name(pf)
+    indexes = census.indexes.get(pf.id)
+    if indexes is None:
+        return _no_functions(key, str(label), pf, census.kind)
+    if entry.spans is None or not indexes:
+        return None
+    beyond = tuple(s for s in entry.spans if not any(s[0] <= i <= s[1] for i in indexes))
+    if beyond:
+        return (
+            f"{key}: {label}#{spans_text(beyond)} names functions that do not exist: "
+            f"{label} has {len(indexes)} (index {min(indexes)} to {max(indexes)})"
+        )
+    return _tail_hint(key, entry, str(label), indexes, census.kind)
+
+
+def _tail_hint(
+    key: str, entry: FunctionRange, label: str, indexes: frozenset[int], kind: Kind
+) -> str | None:
+    """A range that reaches past the last VF; an sfnum may be anything, so gaps are normal there."""
+    last = max(indexes)
+    highest = max(high for _, high in entry.spans or ())
+    if kind is Kind.AUX_NET_DEVICE or highest <= last:
+        return None
+    return (
+        f"{key}: {entry} reaches past the last VF: {label} has {len(indexes)} (up to index {last})"
+    )
+
+
+def _no_functions(key: str, label: str, pf: Device, kind: Kind) -> str:
+    if kind is Kind.AUX_NET_DEVICE:
+        return f"{key}: {label} ({pf.id}) has no auxiliary network devices on this host"
+    hint = (
+        f"{key}: {label} has no VFs: {key} selects a PF's functions, never the PF itself; "
+        f'to offer the PF use pciAddresses ["{pf.id}"]'
+    )
+    if pf.total_vfs and not pf.num_vfs:
+        hint += f", for VFs write a number up to {pf.total_vfs} to its sriov_numvfs"
+    return hint

@@ -1,0 +1,64 @@
+"""Selector ``pKeys``: the InfiniBand partition, by the P_Key at index 0 of port 1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from agent.model.device import Device
+from agent.model.snapshot import Snapshot
+from agent.selectors.census import Census, present
+from agent.selectors.selector import NET, Selector
+
+_FULL_MEMBER = 0x8000
+"""Bit 15 of a P_Key: full member of the partition (InfiniBand specification, P_Key format)."""
+
+
+def matches_pkey(device: Device, wanted: frozenset[int], _snapshot: Snapshot) -> bool:
+    """Its P_Key is one of the wanted numbers."""
+    return device.pkey in wanted
+
+
+def parse_pkey(raw: str) -> int:
+    """A 16-bit hexadecimal number, with or without 0x; raises ValueError."""
+    digits = raw.strip().lower().removeprefix("0x")
+    if not digits or len(digits) > 4 or not set(digits) <= set("0123456789abcdef"):
+        raise ValueError(f"{raw[:40]!r} is not a P_Key (16-bit hexadecimal, for example 0xffff)")
+    return int(digits, 16)
+
+
+def _spelled(wanted: Iterable[int]) -> list[str]:
+    return [f"0x{pkey:04x}" for pkey in sorted(wanted)]
+
+
+def _hints(wanted: frozenset[int], census: Census) -> tuple[str, ...]:
+    counts = census.count("pKeys", lambda d: () if d.pkey is None else (f"0x{d.pkey:04x}",))
+    hints = []
+    for pkey in sorted(wanted):
+        if f"0x{pkey:04x}" in counts:
+            continue
+        other = f"0x{pkey ^ _FULL_MEMBER:04x}"
+        guess = (
+            f"; {other} is the same partition with the membership bit" if other in counts else ""
+        )
+        hints.append(
+            f"pKeys: no {census.kind} has the P_Key 0x{pkey:04x} on this host; "
+            f"present: {present(counts)}{guess}"
+        )
+    return tuple(hints)
+
+
+PKEYS = Selector(
+    key="pKeys",
+    kinds=frozenset({NET}),
+    meaning="The InfiniBand partition key at index 0 of port 1, compared as a number.",
+    allowed="16-bit hexadecimal numbers, with or without 0x",
+    example=["0x8001"],
+    parse=parse_pkey,
+    matches=matches_pkey,
+    actual=lambda device, _snapshot: (
+        "no P_Key" if device.pkey is None else f"P_Key 0x{device.pkey:04x}"
+    ),
+    render=lambda wanted: ", ".join(_spelled(wanted)),
+    spell=_spelled,
+    hints=_hints,
+)

@@ -1,0 +1,127 @@
+"""``NAME#0,2-7``: which functions of which PFs, as ``pfNames`` and ``rootDevices`` write it.
+
+The index is a VF's index, for sub-functions the ``sfnum``. ``NAME`` alone means every function
+of that PF; the PF itself is never meant. All entries for one PF are united.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from fnmatch import fnmatchcase
+
+import attrs
+
+Span = tuple[int, int]
+_MAX_DIGITS = 10
+"""``sfnum`` is an unsigned 32-bit number, a VF index 16 bits."""
+
+
+@attrs.frozen
+class FunctionRange:
+    """Functions of one PF, or of every PF whose name fits a pattern."""
+
+    name: str
+    """PF netdev name, pattern of such names, or PCI address in normal form."""
+    spans: tuple[Span, ...] | None = None
+    """Index ranges, ends included, sorted and disjoint; None = every function."""
+    is_pattern: bool = False
+    """Whether ``name`` holds ``*``, ``?`` or ``[`` (fnmatch, case-sensitive)."""
+
+    def names(self, pf: str) -> bool:
+        """Whether it speaks of the PF ``pf``."""
+        return fnmatchcase(pf, self.name) if self.is_pattern else pf == self.name
+
+    def holds(self, index: int | None) -> bool:
+        """Whether a function with this index is meant; one without only by the bare name."""
+        if self.spans is None:
+            return True
+        return index is not None and any(low <= index <= high for low, high in self.spans)
+
+    def __str__(self) -> str:
+        if self.spans is None:
+            return self.name
+        return f"{self.name}#{spans_text(self.spans)}"
+
+
+@attrs.frozen
+class FunctionRanges:
+    """All entries of one selector, one for each PF, sorted by name."""
+
+    entries: tuple[FunctionRange, ...]
+
+    def names(self, pf: str | None) -> bool:
+        """Whether any entry speaks of this PF; none does where it has no name here."""
+        return pf is not None and any(e.names(pf) for e in self.entries)
+
+    def cover(self, pf: str | None, index: int | None) -> bool:
+        """Whether the function ``index`` of the PF is meant by any entry."""
+        if pf is None:
+            return False
+        return any(e.names(pf) and e.holds(index) for e in self.entries)
+
+    def __str__(self) -> str:
+        return ", ".join(str(e) for e in self.entries)
+
+
+def parse_range(raw: str, name_of: Callable[[str], str] = str.strip) -> FunctionRange:
+    """One entry; ``name_of`` gives the PF's normal name or raises ValueError.
+
+    Raises ValueError naming the value and the allowed form.
+    """
+    name, mark, tail = raw.partition("#")
+    if not name.strip():
+        raise _malformed(raw, "the PF is missing")
+    if not mark:
+        return FunctionRange(name_of(name))
+    spans = _united(_parse_span(raw, part) for part in tail.split(","))
+    return FunctionRange(name_of(name), spans)
+
+
+def unite(ranges: Iterable[FunctionRange]) -> FunctionRanges:
+    """All entries for one PF as one; a bare name takes its ranges in."""
+    united: dict[str, FunctionRange] = {}
+    for entry in ranges:
+        known = united.get(entry.name)
+        if known is not None:
+            both = None if known.spans is None or entry.spans is None else known.spans + entry.spans
+            entry = attrs.evolve(entry, spans=None if both is None else _united(both))  # noqa: PLW2901
+        united[entry.name] = entry
+    return FunctionRanges(tuple(united[name] for name in sorted(united)))
+
+
+def spans_text(spans: Iterable[Span]) -> str:
+    """``0,2-7``."""
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in spans)
+
+
+def _united(spans: Iterable[Span]) -> tuple[Span, ...]:
+    merged: list[Span] = []
+    for low, high in sorted(spans):
+        if merged and low <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(high, merged[-1][1]))
+        else:
+            merged.append((low, high))
+    return tuple(merged)
+
+
+def _parse_span(raw: str, part: str) -> Span:
+    first, dash, last = part.partition("-")
+    low = _parse_index(raw, first)
+    high = _parse_index(raw, last) if dash else low
+    if high < low:
+        raise _malformed(raw, f"{part} ends before it starts")
+    return low, high
+
+
+def _parse_index(raw: str, digits: str) -> int:
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= _MAX_DIGITS):
+        problem = f"{digits[:20]!r} is not an index" if digits else "an index is missing"
+        raise _malformed(raw, problem)
+    return int(digits)
+
+
+def _malformed(raw: str, problem: str) -> ValueError:
+    return ValueError(
+        f"{raw[:80]!r}: {problem}; allowed are NAME, NAME#N and NAME#N-M, "
+        "several after the # with commas, for example pf0#0,2-7"
+    )

@@ -1,0 +1,51 @@
+"""Selector ``isRdma``: the device offers RDMA, and its RDMA nodes are handed out."""
+
+from __future__ import annotations
+
+from agent.model.device import Device
+from agent.model.snapshot import Snapshot
+from agent.selectors.census import Census
+from agent.selectors.selector import AUX, NET, Selector, Shape
+
+_MODULES = {"15b3": "mlx5_ib", "8086": "irdma", "14e4": "bnxt_re", "1077": "qedr"}
+"""PCI vendor -> the kernel module that makes its RDMA devices."""
+_USERSPACE = frozenset({"vfio-pci", "uio", "igb_uio", "uio_pci_generic"})
+
+
+def matches_rdma(device: Device, wanted: bool, _snapshot: Snapshot) -> bool:  # noqa: FBT001
+    """It has an RDMA device here, or devlink says that it may have one."""
+    return device.is_rdma is wanted
+
+
+def _actual(device: Device, _snapshot: Snapshot) -> str:
+    if device.rdma:
+        return f"RDMA device {', '.join(r.name for r in device.rdma)}"
+    return "RDMA enabled, its RDMA device is not here" if device.is_rdma else "no RDMA device"
+
+
+def _hints(_wanted: bool, census: Census) -> tuple[str, ...]:  # noqa: FBT001
+    if not census.allocatable or any(d.is_rdma for d in census.allocatable):
+        return ()
+    kernel = {d.vendor for d in census.allocatable if d.driver not in _USERSPACE}
+    modules = [f"{module} for vendor {v}" for v, module in _MODULES.items() if v in kernel]
+    hint = f"isRdma: no {census.kind} on this host has an RDMA device"
+    if modules:
+        hint += f"; load the kernel module that makes them ({', '.join(sorted(modules))})"
+    elif not kernel:
+        hint += "; functions bound to a userspace driver (vfio-pci) never have one"
+    return (hint,)
+
+
+IS_RDMA = Selector(
+    key="isRdma",
+    kinds=frozenset({NET, AUX}),
+    meaning="true = only devices with RDMA, and pods get their RDMA device nodes.",
+    allowed="true or false; false = no filter; not together with vdpaType",
+    example=True,
+    shape=Shape.BOOL,
+    matches=matches_rdma,
+    actual=_actual,
+    render=lambda wanted: "true" if wanted else "false",
+    spell=bool,
+    hints=_hints,
+)

@@ -1,0 +1,76 @@
+"""The record that describes one selector: everything that validation, matching and docs need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from enum import StrEnum
+from typing import Any
+
+import attrs
+
+from agent.model.device import Device, Kind
+from agent.model.snapshot import Snapshot
+from agent.selectors.census import Census
+
+NET = Kind.NET_DEVICE
+ACCELERATOR = Kind.ACCELERATOR
+AUX = Kind.AUX_NET_DEVICE
+
+
+class Shape(StrEnum):
+    """How a selector's value is written in the file."""
+
+    LIST = "list of strings"
+    BOOL = "boolean"
+    CHOICE = "string"
+
+
+def text(raw: str) -> str:
+    """The text itself without surrounding blanks; raises ValueError where nothing is left."""
+    if not (stripped := raw.strip()):
+        raise ValueError("an empty string can match nothing")
+    return stripped
+
+
+def listed(wanted: Iterable[str]) -> str:
+    """Wanted values as people read them, sorted."""
+    return ", ".join(sorted(wanted))
+
+
+def _no_hints(_wanted: object, _census: Census) -> tuple[str, ...]:
+    return ()
+
+
+@attrs.frozen
+class Selector:
+    """One selector, in one place."""
+
+    key: str
+    """Canonical spelling in the file."""
+    kinds: frozenset[Kind]
+    """Device types it belongs to; elsewhere it is reported and not read."""
+    meaning: str
+    """One sentence for the documentation."""
+    allowed: str
+    """What its values look like, for the documentation and for messages."""
+    example: Any
+    """A JSON value that loads."""
+    matches: Callable[[Device, Any, Snapshot], bool]
+    """Whether a device satisfies what :attr:`combine` made."""
+    actual: Callable[[Device, Snapshot], str]
+    """The fact that was looked at, in words for people."""
+    shape: Shape = Shape.LIST
+    parse: Callable[[str], Any] = text
+    """One configured string in its normal form; raises ValueError naming the value."""
+    combine: Callable[[Iterable[Any]], Any] = frozenset
+    """All parsed values as one hashable wanted value; any one of them is enough (OR)."""
+    render: Callable[[Any], str] = listed
+    """A wanted value as text."""
+    spell: Callable[[Any], Any] = sorted
+    """A wanted value as JSON that loads to the same value."""
+    hints: Callable[[Any, Census], tuple[str, ...]] = _no_hints
+    """Sentences on why a wanted value cannot match on this host: cause and fix."""
+    choices: tuple[str, ...] = ()
+    """The only values of a :attr:`Shape.CHOICE`."""
+    is_filter: bool = True
+    """False for an option that hands something out and filters nothing."""

@@ -1,0 +1,51 @@
+"""Selector ``vdpaType``: the function has a vDPA device of that type."""
+
+from __future__ import annotations
+
+from agent.model.device import Device
+from agent.model.snapshot import Snapshot
+from agent.selectors.census import Census, present
+from agent.selectors.selector import NET, Selector, Shape
+
+_DRIVERS = {"vhost": "vhost_vdpa", "virtio": "virtio_vdpa"}
+
+
+def matches_vdpa_type(device: Device, wanted: str, _snapshot: Snapshot) -> bool:
+    """Any of its vDPA devices is bound to the driver of that type."""
+    return any(vdpa.type == wanted for vdpa in device.vdpa)
+
+
+def _actual(device: Device, _snapshot: Snapshot) -> str:
+    if not device.vdpa:
+        return "no vDPA device"
+    return ", ".join(
+        f"vDPA device {v.name} of type {v.type or 'none (unbound)'}" for v in device.vdpa
+    )
+
+
+def _hints(wanted: str, census: Census) -> tuple[str, ...]:
+    counts = census.count("vdpaType", lambda d: sorted({v.type or "unbound" for v in d.vdpa}))
+    if wanted in counts:
+        return ()
+    hint = (
+        f"vdpaType: no {census.kind} on this host has a vDPA device of type {wanted}; "
+        f"present: {present(counts)}; make one with 'vdpa dev add' and bind it to "
+        f"{_DRIVERS.get(wanted, wanted)}"
+    )
+    return (hint,)
+
+
+VDPA_TYPE = Selector(
+    key="vdpaType",
+    kinds=frozenset({NET}),
+    meaning="The function has a vDPA device of this type; for vhost pods get its device node.",
+    allowed="vhost or virtio; not together with isRdma",
+    example="vhost",
+    shape=Shape.CHOICE,
+    choices=("vhost", "virtio"),
+    matches=matches_vdpa_type,
+    actual=_actual,
+    render=str,
+    spell=str,
+    hints=_hints,
+)

@@ -1,0 +1,27 @@
+"""``needVhostNet``: an option beside the filters; pods get /dev/vhost-net and /dev/net/tun."""
+
+from __future__ import annotations
+
+from agent.model.device import Device
+from agent.model.snapshot import Snapshot
+from agent.selectors.selector import AUX, NET, Selector, Shape
+
+
+def matches_any(_device: Device, _wanted: bool, _snapshot: Snapshot) -> bool:  # noqa: FBT001
+    """It filters nothing."""
+    return True
+
+
+NEED_VHOST_NET = Selector(
+    key="needVhostNet",
+    kinds=frozenset({NET, AUX}),
+    meaning="true = pods get /dev/vhost-net and /dev/net/tun; filters nothing.",
+    allowed="true or false",
+    example=True,
+    shape=Shape.BOOL,
+    matches=matches_any,
+    actual=lambda _device, _snapshot: "an option, not a filter",
+    render=lambda wanted: "true" if wanted else "false",
+    spell=bool,
+    is_filter=False,
+)
