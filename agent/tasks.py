@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine
 
 QUICK_TRIES = 5
 QUICK_DELAY_S = 0.03
@@ -50,14 +50,6 @@ def retry_delay_s(failures: int) -> float:
     return SLOW_DELAYS_S[min(failures - QUICK_TRIES, len(SLOW_DELAYS_S) - 1)]
 
 
-def retry_delays_s() -> Iterator[float]:
-    """The delays in order, without end."""
-    failures = 0
-    while True:
-        yield retry_delay_s(failures)
-        failures += 1
-
-
 async def keep_running(
     attempt: Callable[[], Awaitable[None]],
     *,
@@ -78,3 +70,19 @@ async def keep_running(
             await retry.wait()
         else:
             retry.succeeded()
+
+
+async def together(*works: Coroutine[object, object, object]) -> None:
+    """Run ``works`` side by side until one fails or all return; the failure passes through bare.
+
+    The others are cancelled and have ended when this returns or raises.
+    """
+    tasks = [asyncio.create_task(work) for work in works]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

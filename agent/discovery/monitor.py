@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from agent.bus import Bus
 from agent.model.events import HostHint, ScanStalled, SnapshotTaken
 from agent.model.snapshot import Snapshot
+
+T = TypeVar("T")
 
 WINDOW_S = 0.05
 """Least time between two scans of one burst of hints."""
@@ -59,7 +62,7 @@ class Monitor:
                 await hints.take()
                 await self._follow_burst(hints.take)
 
-    async def _follow_burst(self, next_hint: Callable[[], object]) -> None:
+    async def _follow_burst(self, next_hint: Callable[[], Awaitable[HostHint]]) -> None:
         """Scan until the host is quiet, then tell that it is."""
         loop = asyncio.get_running_loop()
         began = loop.time()
@@ -73,14 +76,14 @@ class Monitor:
                 self._bus.publish(SnapshotTaken(snapshot, settled=False))
             try:
                 async with asyncio.timeout(QUIET_S):
-                    await next_hint()  # type: ignore[misc] # a coroutine function's result
+                    await next_hint()
             except TimeoutError:
                 break
             await asyncio.sleep(max(0.0, started + WINDOW_S - loop.time()))
         self._bus.publish(SnapshotTaken(self.newest, settled=True))
 
 
-async def in_daemon_thread[T](work: Callable[[], T]) -> T:
+async def in_daemon_thread(work: Callable[[], T]) -> T:
     """Run ``work`` in a thread that cannot hold up the end of the process if it hangs."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()

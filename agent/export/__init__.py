@@ -1,1 +1,1 @@
-"""Files that outlive an allocation: device-info for CNI plugins, CDI specs for container runtimes."""
+"""Files that outlive an allocation: device-info for CNI plugins, CDI specs for runtimes."""

@@ -1,4 +1,4 @@
-"""Whole files or none: what other programs read is written beside its place, then renamed over it."""
+"""Whole files or none: what others read is written beside its place, then renamed over it."""
 
 from __future__ import annotations
 

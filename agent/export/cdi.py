@@ -88,9 +88,7 @@ def _entry(member: Member, *, rdma_cm: bool) -> dict[str, object] | None:
     return {"name": member.device.id, "containerEdits": {"deviceNodes": edits}}
 
 
-async def write_cdi_spec(
-    folder: Path, pool: Pool, held: frozenset[str], *, rdma_cm: bool
-) -> bool:
+async def write_cdi_spec(folder: Path, pool: Pool, held: frozenset[str], *, rdma_cm: bool) -> bool:
     """Make a pool's spec file true; returns whether anything changed. Raises OSError."""
     path = folder / cdi_file_name(pool.config)
     document = cdi_document(pool, held, await _entries(path), rdma_cm=rdma_cm)
@@ -124,7 +122,7 @@ async def remove_stale_specs(
     ours = {cdi_file_name(c) for c in configured}
     twins = {cdi_file_name(c, ".yaml") for c in configured}
     removed = []
-    for path in sorted(folder.glob(f"{FILE_PREFIX}*")):
+    for path in _spec_files(folder):
         if path.suffix == ".json" and path.name not in ours:
             stale = not held_ids & set(await _entries(path))
         elif path.suffix == ".yaml":
@@ -137,6 +135,10 @@ async def remove_stale_specs(
                 removed.append(path.name)
     remove_drafts(folder)
     return tuple(removed)
+
+
+def _spec_files(folder: Path) -> list[Path]:
+    return sorted(folder.glob(f"{FILE_PREFIX}*"))
 
 
 async def _mentions(path: Path, device_ids: frozenset[str]) -> bool:

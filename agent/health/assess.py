@@ -18,9 +18,7 @@ def assess(pool: Pool, pools: Pools, links: Links) -> Mapping[str, Health]:
     return {m.device.id: _assess(m, pool, pools, links, held) for m in pool.members}
 
 
-def _assess(
-    member: Member, pool: Pool, pools: Pools, links: Links, held: frozenset[str]
-) -> Health:
+def _assess(member: Member, pool: Pool, pools: Pools, links: Links, held: frozenset[str]) -> Health:
     verdict = check_present(member)
     if verdict.healthy:
         verdict = check_driver(member, pools.snapshot, held=member.device.id in held)

@@ -1,4 +1,4 @@
-"""Holds good news back until it is stable; bad news passes at once. A pure state machine in time."""
+"""Holds good news back until it is stable; bad news passes at once. Pure, in explicit time."""
 
 from __future__ import annotations
 

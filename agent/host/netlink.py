@@ -11,9 +11,9 @@ import asyncio
 import errno
 import socket
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from types import ModuleType, TracebackType
-from typing import Any
+from typing import Any, Self
 
 import attrs
 
@@ -53,7 +53,7 @@ class Netlink:
         self.receive_buffer_bytes = 0
         """What the kernel granted for link events."""
 
-    async def __aenter__(self) -> Netlink:
+    async def __aenter__(self) -> Self:
         try:
             for open_socket in (self._events, self._questions, self._uevents):
                 await open_socket.setup_endpoint()
@@ -84,12 +84,12 @@ class Netlink:
         """Drop events of other interfaces unread; None = let all through."""
         self._events.only = ifindexes
 
-    async def links(self) -> AsyncIterator[LinkFact | Overrun]:
+    async def links(self) -> AsyncGenerator[LinkFact | Overrun, None]:
         """Every link event from now on."""
         async for message in _messages(self._events):
             yield message if isinstance(message, Overrun) else link_fact(message)
 
-    async def uevents(self) -> AsyncIterator[Uevent | Overrun]:
+    async def uevents(self) -> AsyncGenerator[Uevent | Overrun, None]:
         """Every kernel uevent from now on."""
         async for message in _messages(self._uevents):
             if isinstance(message, Overrun):
@@ -137,7 +137,7 @@ def _vf_policies(vfinfo_list: Any) -> dict[int, VfLinkPolicy] | None:
     }
 
 
-async def _messages(source: Any) -> AsyncIterator[Any]:
+async def _messages(source: Any) -> AsyncGenerator[Any, None]:
     """Messages of a socket without end; an overrun is told in its place."""
     while True:
         try:

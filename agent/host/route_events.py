@@ -12,6 +12,7 @@ import errno
 import socket
 import struct
 from types import TracebackType
+from typing import Self
 
 _RTMGRP_IPV4_ROUTE = 0x40  # uapi linux/rtnetlink.h
 _RTMGRP_IPV6_ROUTE = 0x400
@@ -39,7 +40,7 @@ class DefaultRouteEvents:
             socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, socket.NETLINK_ROUTE
         )
 
-    async def __aenter__(self) -> DefaultRouteEvents:
+    async def __aenter__(self) -> Self:
         program = ctypes.create_string_buffer(_PROGRAM, len(_PROGRAM))
         steps = len(_PROGRAM) // 8
         filter_header = struct.pack("HxxxxxxP", steps, ctypes.addressof(program))

@@ -18,6 +18,8 @@ def is_noiommu(function: int, driver: str | None) -> bool:
 
     Only vfio drivers do that (all have ``vfio`` in their names), so others are not asked.
     """
-    return driver is not None and "vfio" in driver and (
-        read_text(function, "iommu_group/name") == _NOIOMMU_NAME
+    return (
+        driver is not None
+        and "vfio" in driver
+        and (read_text(function, "iommu_group/name") == _NOIOMMU_NAME)
     )

@@ -1,4 +1,4 @@
-"""What the plugin fleet tells the rest of the agent: bus events, and the state of each pool's server.
+"""What the plugin fleet tells the rest of the agent: bus events, and how each server stands.
 
 Made by the fleet; read by readiness, metrics, the journal and ``status``.
 """

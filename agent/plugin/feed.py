@@ -32,7 +32,7 @@ class DeviceFeed:
     """The current list of a resource with its number, and the stream that follows it."""
 
     def __init__(self, signal: Signal, observer: StreamObserver) -> None:
-        self._signal = signal
+        self.signal = signal
         self._observer = observer
         self._encoder = ListEncoder()
         self._encoded: tuple[int, bytes] = (0, b"")
@@ -56,7 +56,7 @@ class DeviceFeed:
         if devices != self.devices or not self.sequence:
             self.devices = devices
             self.sequence += 1
-            self._signal.wake()
+            self.signal.wake()
 
     def begin(self) -> None:
         """Let streams open, as for a new generation's server."""
@@ -67,7 +67,7 @@ class DeviceFeed:
     def end(self) -> None:
         """Ask the streams to end; they return as soon as they are not in the middle of a list."""
         self._ended = True
-        self._signal.wake()
+        self.signal.wake()
 
     def encoded(self) -> bytes:
         """The current list as bytes, encoded once for each number."""
@@ -88,7 +88,7 @@ class DeviceFeed:
         try:
             while self._is_current(reader):
                 if sent == self.sequence:
-                    await self._signal.until(lambda: self._has_news(reader, sent))  # noqa: B023
+                    await self.signal.until(lambda: self._has_news(reader, sent))  # noqa: B023
                     continue
                 sent = self.sequence
                 self._sending = True
@@ -106,7 +106,7 @@ class DeviceFeed:
         self._sending = False
         self.opened += 1
         self._observer.stream_opened()
-        self._signal.wake()
+        self.signal.wake()
 
     def _is_current(self, reader: asyncio.Task[None]) -> bool:
         return self._reader is reader and not self._ended
@@ -117,7 +117,7 @@ class DeviceFeed:
     def _note_pushed(self, sequence: int) -> None:
         self.pushed = sequence
         self._observer.list_pushed(sequence)
-        self._signal.wake()
+        self.signal.wake()
 
     def _leave(self, reader: asyncio.Task[None]) -> None:
         if self._reader is not reader:
@@ -126,4 +126,4 @@ class DeviceFeed:
         self._sending = False
         if not self._ended:
             self._observer.stream_lost()
-        self._signal.wake()
+        self.signal.wake()

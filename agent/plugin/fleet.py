@@ -1,14 +1,21 @@
-"""All pools' servers, kept equal to the offers: the last step on the way from the host to kubelet."""
+"""All pools' servers, kept equal to the offers: the last step from the host to kubelet."""
 
 from __future__ import annotations
 
 import asyncio
+import secrets
+from contextlib import ExitStack
 from types import TracebackType
+from typing import Self
 
+from agent import logs
 from agent.bus import Bus
+from agent.kubelet.hints import KubeletSocketAppeared, PluginFoldersChanged, PluginSocketGone
 from agent.model.answers import Answers, Offer
 from agent.model.plugin_events import PoolServerState
+from agent.plugin.pool import Pool, Surroundings
 from agent.plugin.registration import RegistrationMode
+from agent.plugin.sockets import remove_dead, require_room
 from agent.roots import Roots
 
 
@@ -18,6 +25,7 @@ class Fleet:
     An async context manager, entered inside ``tasks``, whose children the supervisors become.
     Entering removes dead sockets that earlier processes left behind. Leaving ends all streams
     without an empty list (kubelet keeps the capacity), in parallel, in less than a second.
+    Whoever publishes the hints of ``agent.kubelet.hints`` on ``bus`` should be at work before.
     """
 
     def __init__(
@@ -27,15 +35,43 @@ class Fleet:
         bus: Bus,
         tasks: asyncio.TaskGroup,
         mode: RegistrationMode = "auto",
-    ) -> None: ...
+    ) -> None:
+        self._roots = roots
+        self._bus = bus
+        self._tasks = tasks
+        self._mode = mode
+        self._around = Surroundings(roots, answers, bus, mode, secrets.token_hex(4))
+        self._pools: dict[str, Pool] = {}
+        self._leaving: dict[str, Pool] = {}
+        self._subscriptions = ExitStack()
 
-    async def __aenter__(self) -> Fleet:
+    async def __aenter__(self) -> Self:
         """Raises SocketPathTooLongError if kubelet's folders leave no room for a socket name."""
-        raise NotImplementedError
+        folders = (self._roots.device_plugins, self._roots.plugins_registry)
+        if self._mode != "watcher":
+            require_room(folders[0])
+        if self._mode != "legacy":
+            require_room(folders[1])
+        removed = remove_dead(folders)
+        if removed:
+            logs.emit("plugin.leftovers_removed", sockets=[path.name for path in removed])
+        on = self._bus.on
+        self._subscriptions.callback(on(KubeletSocketAppeared, self._kubelet_appeared))
+        self._subscriptions.callback(on(PluginSocketGone, self._socket_gone))
+        self._subscriptions.callback(on(PluginFoldersChanged, self._folders_changed))
+        return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> None: ...
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._subscriptions.close()
+        for pool in self._pools.values():
+            pool.stop()
+        for pool in (*self._pools.values(), *self._leaving.values()):
+            await pool.finished.wait()
 
     def apply(self, offers: tuple[Offer, ...]) -> None:
         """Make ``offers`` the desired state; returns at once, the supervisors do the work.
@@ -43,7 +79,47 @@ class Fleet:
         Unchanged pools keep socket, stream and generation; a changed list is one push per stream;
         a resource that is offered no more gets an empty list, then its stream ends.
         """
+        wanted = {offer.resource: offer for offer in offers}
+        for resource in sorted(self._pools.keys() - wanted.keys()):
+            self._retire(resource)
+        for resource, offer in wanted.items():
+            if resource in self._pools:
+                self._pools[resource].offer(offer)
+            else:
+                self._begin(offer)
 
     def state(self) -> tuple[PoolServerState, ...]:
         """Each pool's standing, sorted by resource; pools on their way out are not listed."""
-        raise NotImplementedError
+        return tuple(self._pools[resource].state() for resource in sorted(self._pools))
+
+    def _begin(self, offer: Offer) -> None:
+        before = self._leaving.get(offer.resource)
+        pool = Pool(offer, self._around, before.finished if before else None)
+        self._pools[offer.resource] = pool
+        task = self._tasks.create_task(pool.run(), name=f"plugin:{offer.resource}")
+        task.add_done_callback(lambda _: self._forget(pool))
+
+    def _retire(self, resource: str) -> None:
+        pool = self._pools.pop(resource)
+        self._leaving[resource] = pool
+        pool.retire()
+        logs.emit("plugin.retired", resource=resource)
+
+    def _forget(self, pool: Pool) -> None:
+        pool.finished.set()
+        if self._leaving.get(pool.resource) is pool:
+            del self._leaving[pool.resource]
+
+    def _kubelet_appeared(self, _: KubeletSocketAppeared) -> None:
+        for pool in self._pools.values():
+            pool.kubelet_appeared()
+
+    def _folders_changed(self, _: PluginFoldersChanged) -> None:
+        for pool in self._pools.values():
+            pool.look_again()
+
+    def _socket_gone(self, hint: PluginSocketGone) -> None:
+        gone = str(hint.path)
+        for pool in self._pools.values():
+            if pool.socket == gone:
+                pool.look_again()

@@ -7,6 +7,7 @@ are closed before the next generation registers.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 
 import attrs
@@ -14,7 +15,7 @@ import attrs
 from agent import logs
 from agent.bus import Bus
 from agent.errors import KubeletUnavailableError
-from agent.model.answers import Advertised, Answers, Offer
+from agent.model.answers import Answers, Offer
 from agent.model.plugin_events import (
     ListPushed,
     PoolServerState,
@@ -91,7 +92,7 @@ class Pool:
     ) -> None:
         self.resource = offer.resource
         self.finished = asyncio.Event()
-        """Set once the last socket is gone."""
+        """Set by whoever runs the pool, once it ran to its end."""
         self._around = surroundings
         self._after = after
         self._preference = offer.preference
@@ -165,13 +166,10 @@ class Pool:
 
     async def run(self) -> None:
         """Serve until asked to end; a fault in an answer comes out as the exception it was."""
-        try:
-            if self._after is not None:
-                await self._after.wait()
-            while not self._ending:
-                await self._attempt()
-        finally:
-            self.finished.set()
+        if self._after is not None:
+            await self._after.wait()
+        while not self._ending:
+            await self._attempt()
 
     async def _attempt(self) -> None:
         try:
@@ -215,7 +213,6 @@ class Pool:
             self.resource,
             self._feed,
             self._around.answers,
-            self._signal,
             self._note_bug,
             preference=self._preference,
         )
@@ -243,9 +240,7 @@ class Pool:
             UNDIALLED_LIMIT_S, heard, lambda: now.dialled or now.registered or self._is_over(now)
         )
         heard = f"{self.resource}: kubelet asked who serves the socket, then gave no verdict"
-        await self._within(
-            VERDICT_LIMIT_S, heard, lambda: now.registered or self._is_over(now)
-        )
+        await self._within(VERDICT_LIMIT_S, heard, lambda: now.registered or self._is_over(now))
 
     async def _follow(self, now: _Generation) -> bool:
         missing = f"{self.resource}: registered, but kubelet did not ask for the list"
@@ -256,10 +251,12 @@ class Pool:
         age_s = self._loop_s() - now.began_s
         return age_s >= (HASTE_S if now.undone else STEADY_S)
 
-    async def _within(self, limit_s: float, otherwise: str, condition: object) -> None:
+    async def _within(
+        self, limit_s: float, otherwise: str, condition: Callable[[], object]
+    ) -> None:
         try:
             async with asyncio.timeout(limit_s):
-                await self._signal.until(condition)  # type: ignore[arg-type]
+                await self._signal.until(condition)
         except TimeoutError:
             raise KubeletUnavailableError(f"{otherwise} within {limit_s:g} s") from None
 
@@ -276,3 +273,90 @@ class Pool:
                 await self._signal.until(
                     lambda: not self._feed.live or self._feed.pushed == self._feed.sequence
                 )
+
+    def stream_opened(self) -> None:
+        """Kubelet follows the list."""
+        self._touch()
+        logs.emit("plugin.stream_opened", resource=self.resource, generation=self._generations)
+        self._around.bus.publish(StreamOpened(self.resource, self._generations))
+
+    def stream_lost(self) -> None:
+        """Kubelet follows the list no more, and will never ask for it again by itself."""
+        self._touch()
+        logs.emit("plugin.stream_lost", resource=self.resource, generation=self._generations)
+        self._around.bus.publish(StreamLost(self.resource, self._generations))
+
+    def list_pushed(self, sequence: int) -> None:
+        """A list is with kubelet."""
+        self._lists_pushed += 1
+        healthy = sum(device.healthy for device in self._feed.devices)
+        unhealthy = len(self._feed.devices) - healthy
+        logs.emit(
+            "plugin.list_pushed",
+            resource=self.resource,
+            healthy=healthy,
+            unhealthy=unhealthy,
+            sequence=sequence,
+        )
+        self._around.bus.publish(ListPushed(self.resource, healthy, unhealthy, sequence))
+
+    def _note_dialled(self) -> None:
+        if self._now is not None:
+            self._now.dialled = True
+            self._signal.wake()
+
+    def _note_verdict(self, accepted: bool, error: str) -> None:  # noqa: FBT001 - a callback
+        if self._now is None:
+            return
+        if accepted:
+            self._note_registered(self._now)
+        else:
+            self._now.refusal = error or "no reason given"
+        self._signal.wake()
+
+    def _note_registered(self, now: _Generation) -> None:
+        now.registered = True
+        self._registrations += 1
+        self._last_error = None
+        self._touch()
+        logs.forget("plugin.registration_failed", self.resource)
+        name = now.server.path.name
+        logs.emit(
+            "plugin.registered",
+            resource=self.resource,
+            way=now.way,
+            generation=now.number,
+            socket=name,
+        )
+        self._around.bus.publish(Registered(self.resource, now.way, now.number, name))
+
+    def _note_failure(self, error: str) -> None:
+        self._last_error = error
+        self._touch()
+        logs.emit_once(
+            "plugin.registration_failed", self.resource, resource=self.resource, error=error
+        )
+        failures = self._retry.failures + 1
+        self._around.bus.publish(RegistrationFailed(self.resource, error, failures))
+
+    def _note_bug(self, bug: Exception) -> None:
+        self._bug = bug
+        self._signal.wake()
+
+    def _undo(self, why: str) -> None:
+        if self._now is not None and self._now.undone is None:
+            self._now.undone = why
+            logs.emit("plugin.undone", resource=self.resource, why=why)
+            self._signal.wake()
+
+    def _warn_of_others(self) -> None:
+        roots = self._around.roots
+        folders = (roots.device_plugins, roots.plugins_registry)
+        for path in find_foreign(folders, self.resource):
+            logs.emit_once("plugin.other_live", str(path), resource=self.resource, socket=path)
+
+    def _touch(self) -> None:
+        self._since_s = self._loop_s()
+
+    def _loop_s(self) -> float:
+        return asyncio.get_running_loop().time()

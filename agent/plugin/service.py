@@ -15,7 +15,6 @@ from h2.exceptions import H2Error
 from agent.errors import AgentError, DeviceNotUsableError, UnknownDeviceError
 from agent.model.answers import Allocation, Answers
 from agent.plugin.feed import DeviceFeed
-from agent.plugin.signal import Signal
 from agent.rpc import pluginregistration, v1beta1
 
 API_VERSION = "v1beta1"
@@ -58,13 +57,11 @@ class DevicePluginService(v1beta1.DevicePluginBase):
         resource: str,
         feed: DeviceFeed,
         answers: Answers,
-        signal: Signal,
         report_bug: Callable[[Exception], None],
         *,
         preference: bool,
     ) -> None:
         self._resource = resource
-        self._signal = signal
         self._feed = feed
         self._answers = answers
         self._report_bug = report_bug
@@ -72,7 +69,9 @@ class DevicePluginService(v1beta1.DevicePluginBase):
         self.answering = 0
         """Requests being answered now."""
 
-    async def get_device_plugin_options(self, message: v1beta1.Empty) -> v1beta1.DevicePluginOptions:
+    async def get_device_plugin_options(
+        self, message: v1beta1.Empty
+    ) -> v1beta1.DevicePluginOptions:
         """Which of the optional calls kubelet shall make."""
         del message
         return self.options
@@ -135,7 +134,7 @@ class DevicePluginService(v1beta1.DevicePluginBase):
             yield
         finally:
             self.answering -= 1
-            self._signal.wake()
+            self._feed.signal.wake()
 
     async def _call_rpc_handler_server_stream(
         self,

@@ -65,6 +65,11 @@ def socket_path(folder: Path, resource: str, token: str) -> Path:
     return path
 
 
+def require_room(folder: Path) -> None:
+    """Raises SocketPathTooLongError if no socket can have a place in ``folder``."""
+    socket_path(folder, "-" * MAX_PATH_BYTES, socket_token(10**6, "0" * 8))
+
+
 @attrs.frozen
 class BoundSocket:
     """A listening socket and the file that leads to it."""

@@ -63,7 +63,9 @@ def env_names(config: PoolConfig) -> tuple[str, ...]:
     return tuple(dict.fromkeys((name, name.replace("-", "_"))))
 
 
-def _envs(config: PoolConfig, device_ids: Sequence[str], info: Mapping[str, Info]) -> dict[str, str]:
+def _envs(
+    config: PoolConfig, device_ids: Sequence[str], info: Mapping[str, Info]
+) -> dict[str, str]:
     envs: dict[str, str] = {}
     for name in env_names(config):
         envs[name] = ",".join(device_ids)
@@ -128,7 +130,7 @@ def _rdma_info(device: Device, *, rdma_cm: bool) -> dict[str, str]:
 
 
 def extra_info(config: PoolConfig, device: Device) -> dict[str, str]:
-    """additionalInfo of a device: ``*``, then its PCI address, then its own name, key by key."""
+    """AdditionalInfo of a device: ``*``, then its PCI address, then its own name, key by key."""
     merged: dict[str, str] = {}
     for key in dict.fromkeys(("*", device.pci_address, device.id)):
         merged |= config.additional_info.get(key, {})

@@ -83,9 +83,7 @@ class _Assignment:
                 members[device.id] = Member(device, config.selectors[number], number)
         ordered = sorted(members.values(), key=lambda m: device_order(m.device))
         notes = tuple(
-            dict.fromkeys(
-                n for s in config.selectors for n in hints(s, config.kind, self.snapshot)
-            )
+            dict.fromkeys(n for s in config.selectors for n in hints(s, config.kind, self.snapshot))
         )
         return Pool(config, tuple(ordered), tuple(funnel), notes)
 

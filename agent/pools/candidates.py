@@ -7,7 +7,7 @@ pools grows with devices plus pools, not with their product.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from itertools import chain
 
 from agent.config.schema import Criterion, SelectorSet
@@ -45,7 +45,8 @@ class Candidates:
 
     def steps(self, selectors: SelectorSet) -> list[tuple[Criterion, frozenset[int]]]:
         """Each criterion with the allocatable devices that are left after it."""
-        left, trail = self.allocatable, ()
+        left: frozenset[int] = self.allocatable
+        trail: tuple[Hashable, ...] = ()
         steps: list[tuple[Criterion, frozenset[int]]] = []
         for criterion in selectors.criteria:
             trail = (*trail, criterion.key, criterion.wanted)
@@ -97,5 +98,5 @@ def has_vfs(device: Device) -> bool:
     return device.role is Role.PF and device.num_vfs > 0
 
 
-def _union(groups: object) -> frozenset[int]:
-    return frozenset(chain.from_iterable(groups))  # type: ignore[call-overload]
+def _union(groups: Iterable[frozenset[int]]) -> frozenset[int]:
+    return frozenset(chain.from_iterable(groups))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import attrs
 
@@ -36,20 +36,9 @@ class Held:
         """Ids of the devices that pods hold as ``resource``."""
         return frozenset(i for i, holder in self.holders.items() if holder.resource == resource)
 
-    def elsewhere(self, device_id: str, configured: frozenset[str]) -> Holder | None:
-        """The holder of a device under a resource that is not configured (any more)."""
-        holder = self.holders.get(device_id)
-        return holder if holder and holder.resource not in configured else None
-
     def fact_of(self, device_id: str, kind: Kind) -> Device:
         """The last known facts of a held device, or the little that its id tells."""
         return self.remembered.get(device_id) or unknown_device(device_id, kind)
-
-    def remembering(self, devices: Iterable[Device]) -> Held:
-        """The same, with the facts of those ``devices`` that are held."""
-        seen = {d.id: d for d in devices if d.id in self.holders}
-        kept = {i: d for i, d in self.remembered.items() if i in self.holders}
-        return attrs.evolve(self, remembered=kept | seen)
 
 
 def unknown_device(device_id: str, kind: Kind) -> Device:

@@ -37,22 +37,24 @@ def prefer(
     return tuple(m.device.id for m in sorted(chosen, key=lambda m: device_order(m.device)))
 
 
-_Load = Mapping[str, int]
+_Group = str | int | None
+"""A PF's address or a NUMA node; None = not known."""
+_Load = Mapping[_Group, int]
 
 
 def _load(pool: Pool, held: frozenset[str]) -> _Load:
     """PF -> how many of the pool's devices on it pods hold already."""
-    load: defaultdict[str, int] = defaultdict(int)
+    load: defaultdict[_Group, int] = defaultdict(int)
     for device_id in held & pool.by_id.keys():
         load[_pf(pool.by_id[device_id])] += 1
     return load
 
 
-def _pf(member: Member) -> str:
+def _pf(member: Member) -> _Group:
     return member.device.pf_address or member.device.pci_address
 
 
-def _node(member: Member) -> int | None:
+def _node(member: Member) -> _Group:
     return member.device.numa_node
 
 
@@ -71,7 +73,7 @@ def _numa(rest: list[Member], must: list[Member], wanted: int, _load: _Load) -> 
 def _spread(rest: list[Member], must: list[Member], wanted: int, load: _Load) -> list[Member]:
     """One per PF in turn, counting what must be included; PFs with the least load first."""
     groups = _grouped(rest, _pf)
-    given: defaultdict[str, int] = defaultdict(int)
+    given: defaultdict[_Group, int] = defaultdict(int)
     for member in must:
         given[_pf(member)] += 1
     place = {pf: number for number, pf in enumerate(groups)}
@@ -90,7 +92,7 @@ def _fewest_groups(
     rest: list[Member],
     must: list[Member],
     wanted: int,
-    group_of: Callable[[Member], str | int | None],
+    group_of: Callable[[Member], _Group],
 ) -> list[Member]:
     """Fill from as few groups as possible.
 
@@ -111,10 +113,10 @@ def _fewest_groups(
 
 
 def _grouped(
-    members: list[Member], group_of: Callable[[Member], str | int | None]
-) -> dict[str | int | None, list[Member]]:
+    members: list[Member], group_of: Callable[[Member], _Group]
+) -> dict[_Group, list[Member]]:
     """Members by group in the order of their first member; those of no known group come last."""
-    groups: defaultdict[str | int | None, list[Member]] = defaultdict(list)
+    groups: defaultdict[_Group, list[Member]] = defaultdict(list)
     for member in members:
         groups[group_of(member)].append(member)
     unknown = groups.pop(None, None)

@@ -1,0 +1,255 @@
+"""Every argument of every command, and the spellings that the Go plugin's command line allows.
+
+Go's flag package takes one dash or two, ``=`` or a second word, and ``-flag=true`` for booleans;
+manifests in the field use all of these.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Sequence
+from typing import NoReturn
+
+from agent import __version__
+from agent.config.schema import AllocationPolicy
+from agent.errors import UsageError
+from agent.roots import DEFAULT_KUBELET_DIR
+
+DEFAULT_CONFIG_FILE = "/etc/pcidp/config.json"
+DEFAULT_PREFIX = "intel.com"
+COMMANDS = (
+    "run",
+    "discover",
+    "validate",
+    "demo",
+)
+_GLOG_VALUES = ("stderrthreshold", "vmodule", "log-backtrace-at", "log-file", "log-file-max-size")
+_GLOG_SWITCHES = ("logtostderr", "alsologtostderr", "add-dir-header", "skip-headers", "one-output")
+_LONG = re.compile(r"--?([A-Za-z][\w-]+)(=.*)?", re.DOTALL)
+_TRUE = frozenset({"1", "t", "true"})
+_FALSE = frozenset({"0", "f", "false"})
+
+
+class _Parser(argparse.ArgumentParser):
+    """Raises UsageError in place of ending the process."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message} (see {self.prog} --help)")
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """The arguments of a command line without the program's name; ``command`` names the command.
+
+    No command means ``run``. Raises UsageError; ``--help`` and ``--version`` raise SystemExit.
+    """
+    parser = build_parser()
+    words = list(argv)
+    if words[:1] in (["-h"], ["--help"], ["-help"], ["--version"]):
+        return parser.parse_args(["--" + words[0].lstrip("-")])
+    if not words or words[0].startswith("-"):
+        words.insert(0, "run")
+    if words[0] not in COMMANDS:
+        raise UsageError(_unknown_command(words[0]))
+    known = _options_of(parser, words[0])
+    return parser.parse_args([words[0], *_normalised(words[1:], known)])
+
+
+def _unknown_command(word: str) -> str:
+    from difflib import get_close_matches  # noqa: PLC0415 - needed for this one message only
+
+    near = get_close_matches(word, COMMANDS, 1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return f"there is no command {word!r}{hint} Commands: {', '.join(COMMANDS)}"
+
+
+def _options_of(parser: argparse.ArgumentParser, command: str) -> dict[str, argparse.Action]:
+    """Option name without dashes -> its action, for one command."""
+    subparsers = next(a for a in parser._actions if isinstance(a, argparse._SubParsersAction))  # noqa: SLF001 - argparse has no public way
+    return {
+        option.lstrip("-"): action
+        for action in subparsers.choices[command]._actions  # noqa: SLF001 - as above
+        for option in action.option_strings
+    }
+
+
+def _normalised(words: Sequence[str], known: dict[str, argparse.Action]) -> list[str]:
+    """Go's spellings of known options in ours; what is not known is left for the parser."""
+    result: list[str] = []
+    for word in words:
+        found = _LONG.fullmatch(word)
+        name = found[1].replace("_", "-") if found else ""
+        if found is None or name not in known:
+            result.append(word)
+        elif known[name].nargs == 0 and found[2]:
+            result += _switch(name, found[2][1:])
+        else:
+            result.append(f"--{name}{found[2] or ''}")
+    return result
+
+
+def _switch(name: str, value: str) -> list[str]:
+    if value.lower() in _TRUE:
+        return [f"--{name}"]
+    if value.lower() in _FALSE:
+        return []
+    raise UsageError(f"--{name} takes true or false, not {value!r}")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of all commands."""
+    parser = _Parser(
+        prog="sriov-agent",
+        description="SR-IOV NICs and accelerators as Kubernetes resources, followed live. "
+        "Without a command it runs the agent, with the arguments of the SR-IOV network device "
+        "plugin.",
+        epilog="Exit codes: 0 asked to stop, 1 crash, 2 bad configuration or usage.",
+    )
+    parser.add_argument("--version", action="version", version=__version__)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
+    _add_run(commands)
+    _add_discover(commands)
+    _add_validate(commands)
+    commands.add_parser(
+        "demo",
+        help="show the whole job on an embedded sample node, in about 10 s",
+        description="Runs the agent on a laid-out sample node with a kubelet stand-in, in a "
+        "temporary folder: registration, list, link failure and recovery, hot-plug, allocation, "
+        "reload. Touches nothing of this host.",
+    )
+    return parser
+
+
+_Commands = argparse._SubParsersAction  # noqa: SLF001 - argparse names the type in no other way
+
+
+def _add_run(commands: _Commands[_Parser]) -> None:
+    run = commands.add_parser(
+        "run",
+        help="run the agent (the default)",
+        description="Runs the agent until SIGTERM or SIGINT; SIGHUP reads the configuration again.",
+    )
+    _add_config(run)
+    _add_host(run)
+    run.add_argument("--use-cdi", action="store_true", help="hand out device nodes through CDI")
+    run.add_argument(
+        "--cdi-mode",
+        choices=("field", "annotations", "both"),
+        default="field",
+        help="how CDI names reach kubelet: its cdi_devices field (1.28 and later; default), "
+        "annotations, or both",
+    )
+    run.add_argument(
+        "--registration",
+        choices=("auto", "watcher", "legacy"),
+        default="auto",
+        help="how to register: by kubelet's plugin watcher, by its Registration service, or auto "
+        "(default): the watcher where its folder exists",
+    )
+    run.add_argument(
+        "--allocation-policy",
+        choices=tuple(p.value for p in AllocationPolicy if p.value),
+        default="",
+        metavar="packed|spread|numa",
+        help="which devices to prefer where a pool says nothing; default: lowest PF and index",
+    )
+    run.add_argument(
+        "--rescan-seconds",
+        type=_seconds,
+        default=60.0,
+        help="safety scan where kernel events cannot be had; default 60, 0 = off",
+    )
+    run.add_argument(
+        "--http-address",
+        metavar="HOST:PORT",
+        help="serve /metrics, /healthz, /readyz, /status, /events and a page; off by default",
+    )
+    run.add_argument("--log-format", choices=("text", "json"), default="text")
+    run.add_argument(
+        "--log-level",
+        default="info",
+        help="debug, info, warning or error, or a number: 4 and more is debug; default info",
+    )
+    run.add_argument(
+        "--log-dir", help="accepted for the Go plugin's sake: the log goes to standard error"
+    )
+    for name in _GLOG_SWITCHES:
+        run.add_argument(f"--{name}", action="store_true", help=argparse.SUPPRESS)
+    for name in _GLOG_VALUES:
+        run.add_argument(f"--{name}", help=argparse.SUPPRESS)
+    run.add_argument("-v", "--v", dest="verbosity", help=argparse.SUPPRESS)
+
+
+def _add_discover(commands: _Commands[_Parser]) -> None:
+    discover = commands.add_parser(
+        "discover",
+        help="scan this host once: devices, and their pool or the reason why none",
+        description="Scans the host once and prints every device with its pool, or with the "
+        "reason why it has none. Works without a configuration.",
+    )
+    _add_config(discover, needed=False)
+    _add_host(discover)
+    discover.add_argument("-o", "--output", choices=("table", "json"), default="table")
+
+
+def _add_validate(commands: _Commands[_Parser]) -> None:
+    validate = commands.add_parser(
+        "validate",
+        help="print every problem of a configuration file",
+        description="Prints every problem of a configuration file, with its place and its fix. "
+        "Exit code 0: usable as it is; 2: something in it is refused.",
+    )
+    validate.add_argument("file", nargs="?", help="the file; default: --config-file")
+    _add_config(validate)
+    _add_host(validate)
+
+
+def _add_config(parser: argparse.ArgumentParser, *, needed: bool = True) -> None:
+    parser.add_argument(
+        "--config-file",
+        metavar="FILE",
+        default=DEFAULT_CONFIG_FILE if needed else None,
+        help=f"configuration file, or a folder that holds one named $NODE_NAME or config.json; "
+        f"default {DEFAULT_CONFIG_FILE}",
+    )
+    parser.add_argument(
+        "--resource-prefix",
+        metavar="PREFIX",
+        default=DEFAULT_PREFIX,
+        help=f"prefix of resources that name none; default {DEFAULT_PREFIX}",
+    )
+    parser.add_argument(
+        "--strict", action="store_true", help="treat warnings of the configuration as errors"
+    )
+
+
+def _add_host(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--host-root",
+        metavar="DIR",
+        default="/",
+        help="folder that holds the host's sys, dev, proc, run and var; default /",
+    )
+    parser.add_argument(
+        "--kubelet-dir",
+        metavar="DIR",
+        default=DEFAULT_KUBELET_DIR,
+        help=f"kubelet's root folder, below the host root; default {DEFAULT_KUBELET_DIR}",
+    )
+    parser.add_argument(
+        "--netlink",
+        choices=("auto", "on", "off"),
+        default="auto",
+        help="follow links, kernel events and routes on netlink sockets; auto (default): on where "
+        "the host root is /",
+    )
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds, 0 or more")
+    return seconds

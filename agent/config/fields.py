@@ -1,0 +1,129 @@
+"""Reads single values of the configuration strictly: nothing is converted, everything is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+
+from agent.config.findings import At, Findings, found, quoted
+from agent.config.json_positions import Member, Object
+
+_MOST_UNKNOWN = 10
+"""How many unknown keys of one object are told one by one."""
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """``, did you mean vendors?`` where a known name is near, whatever its case; else nothing."""
+    names = {name.lower(): name for name in known}
+    near = get_close_matches(word[:80].lower(), names, n=1, cutoff=0.7)
+    return f", did you mean {names[near[0]]}?" if near else ""
+
+
+def read_object(
+    at: At,
+    known: Iterable[str],
+    findings: Findings,
+    *,
+    elsewhere: Mapping[str, str] | None = None,
+) -> dict[str, At] | None:
+    """The members of an object by their canonical key; None if it is no object.
+
+    Keys match whatever their case, the last of several wins, null is absent (as in Go).
+    Unknown keys are warned of; ``elsewhere`` has words for those that belong to another level.
+    """
+    if not isinstance(at.value, Object):
+        findings.error(at, f"found {found(at.value)}, wanted an object")
+        return None
+    canonical = {key.lower(): key for key in known}
+    members: dict[str, At] = {}
+    unknown: list[Member] = []
+    for member in at.value.members:
+        key = canonical.get(member.key.lower())
+        if key is None:
+            unknown.append(member)
+            continue
+        here = at.member(member)
+        if key in members:
+            findings.warning(here, f"{key} is given twice, the last one is used", on_key=True)
+        if not _is_usual(member.key, key):
+            findings.hint(here, f"{quoted(member.key)} is read as {key}", on_key=True)
+        members[key] = here
+    _tell_unknown(at, unknown, canonical.values(), findings, elsewhere or {})
+    return {key: here for key, here in members.items() if here.value is not None}
+
+
+def _is_usual(spelling: str, key: str) -> bool:
+    """The canonical spelling, or that of Go's own field names, which its operator writes."""
+    return spelling in {key, key[0].upper() + key[1:]}
+
+
+def _tell_unknown(
+    at: At,
+    unknown: list[Member],
+    known: Iterable[str],
+    findings: Findings,
+    elsewhere: Mapping[str, str],
+) -> None:
+    for member in unknown[:_MOST_UNKNOWN]:
+        here, name = at.member(member), quoted(member.key)
+        if member.key.lower() in elsewhere:
+            findings.warning(here, elsewhere[member.key.lower()], on_key=True)
+        else:
+            guess = nearest(member.key, known)
+            findings.warning(here, f"unknown key {name}, not read{guess}", on_key=True)
+    if (more := len(unknown) - _MOST_UNKNOWN) > 0:
+        findings.warning(at, f"{more} more unknown keys, not read")
+
+
+def read_string(at: At, findings: Findings, wanted: str = "a string") -> str | None:
+    """A string, else an error."""
+    value = at.value
+    if isinstance(value, str):
+        return value
+    fix = ""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        fix = f': write "{value}"'
+    findings.error(at, f"found {found(value)}, wanted {wanted}{fix}")
+    return None
+
+
+def read_bool(at: At, findings: Findings) -> bool | None:
+    """A boolean, else an error."""
+    value = at.value
+    if isinstance(value, bool):
+        return value
+    fix = ""
+    if isinstance(value, str) and value.strip().lower() in {"true", "false"}:
+        fix = f": write {value.strip().lower()} without quotes"
+    findings.error(at, f"found {found(value)}, wanted true or false{fix}")
+    return None
+
+
+def read_number(at: At, findings: Findings, low: float, high: float) -> float | None:
+    """A number from ``low`` to ``high``, else an error."""
+    value = at.value
+    if isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high:
+        return float(value)
+    findings.error(at, f"found {found(value)}, wanted a number from {low:g} to {high:g}")
+    return None
+
+
+def read_list(at: At, findings: Findings, wanted: str = "a list of strings") -> tuple[At, ...]:
+    """The elements of a list without nulls, else an error and nothing."""
+    value = at.value
+    if isinstance(value, tuple):
+        return tuple(item for item in at.items() if item.value is not None)
+    fix = f": write [{quoted(value)}]" if isinstance(value, str) else ""
+    findings.error(at, f"found {found(value)}, wanted {wanted}{fix}")
+    return ()
+
+
+def read_choice(at: At, findings: Findings, choices: Iterable[str]) -> str | None:
+    """One of some words, else an error with the nearest."""
+    allowed = tuple(choices)
+    listed = " or ".join((", ".join(map(quoted, allowed[:-1])), quoted(allowed[-1])))
+    value = read_string(at, findings, f"one of {listed}")
+    if value is None or value in allowed:
+        return value
+    findings.error(at, f"found {found(value)}, wanted {listed}{nearest(value, allowed)}")
+    return None

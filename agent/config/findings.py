@@ -1,0 +1,113 @@
+"""Collects everything that is wrong with a file, each with its place, while the file is read."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import attrs
+
+from agent.config.json_faults import Text
+from agent.config.json_positions import Member, Node, Object
+from agent.config.schema import Problem, Severity
+
+_SHORT = 40
+_LONG = 400
+
+
+@attrs.frozen
+class At:
+    """A value with its place: what readers take and what problems are told about."""
+
+    node: Node
+    path: str
+    """JSON path in the file's own spelling."""
+    key_start: int | None = None
+    """Where its key starts, for what is wrong with the key."""
+
+    @property
+    def value(self) -> Any:  # noqa: ANN401 - JSON is what it is
+        """The JSON value."""
+        return self.node.value
+
+    def member(self, member: Member) -> At:
+        """The value of one of its keys."""
+        name = member.key if _is_plain(member.key) else None
+        path = f"{self.path}.{name}" if name else f"{self.path}[{quoted(member.key)}]"
+        return At(member.node, path, member.start)
+
+    def items(self) -> tuple[At, ...]:
+        """Its elements, if it is a list."""
+        return tuple(At(node, f"{self.path}[{i}]") for i, node in enumerate(self.node.value))
+
+
+@attrs.define
+class Findings:
+    """The problems of one pool, or of the file as a whole."""
+
+    text: Text
+    """The file, for line and column."""
+    strict: bool = False
+    """Warnings count as errors."""
+    pool: int | None = None
+    resource: str | None = None
+    problems: list[Problem] = attrs.field(factory=list)
+
+    def error(self, at: At, message: str, *, on_key: bool = False, advice: str = "") -> None:
+        """The pool (or, without a pool, the file) is refused."""
+        self._add(Severity.ERROR, at, message, on_key=on_key, advice=advice)
+
+    def warning(self, at: At, message: str, *, on_key: bool = False, advice: str = "") -> None:
+        """Applied as far as it goes; an error if strict."""
+        severity = Severity.ERROR if self.strict else Severity.WARNING
+        self._add(severity, at, message, on_key=on_key, advice=advice)
+
+    def hint(self, at: At, message: str, *, on_key: bool = False) -> None:
+        """Accepted; there is a better spelling."""
+        self._add(Severity.HINT, at, message, on_key=on_key, advice="")
+
+    @property
+    def has_error(self) -> bool:
+        """Whether anything found so far refuses the pool or the file."""
+        return any(p.severity is Severity.ERROR for p in self.problems)
+
+    def _add(self, severity: Severity, at: At, message: str, *, on_key: bool, advice: str) -> None:
+        start = at.key_start if on_key and at.key_start is not None else at.node.start
+        line, column = self.text.place(start)
+        self.problems.append(
+            Problem(
+                severity=severity,
+                message=message if len(message) <= _LONG else message[:_LONG] + "...",
+                path=at.path,
+                line=line,
+                column=column,
+                pool=self.pool,
+                resource=self.resource,
+                advice=advice,
+            )
+        )
+
+
+def quoted(text: str) -> str:
+    """A string as JSON, shortened; unprintable characters escaped, so it is safe to print."""
+    short = text if len(text) <= _SHORT else text[:_SHORT] + "..."
+    return json.dumps(short, ensure_ascii=not short.isprintable())
+
+
+def found(value: object) -> str:
+    """``the number 8086``: type and value of what stands in the file, shortened."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return f"the boolean {str(value).lower()}"
+    if isinstance(value, str):
+        return f"the string {quoted(value)}"
+    if isinstance(value, int | float):
+        return f"the number {value}"
+    if isinstance(value, Object):
+        return "an object" if value.members else "an empty object"
+    return "a list" if value else "an empty list"
+
+
+def _is_plain(key: str) -> bool:
+    return key.isascii() and key.isidentifier() and len(key) <= _SHORT

@@ -1,0 +1,184 @@
+"""Parses JSON so that each value knows where it stands: the first step from file to records.
+
+A parser of its own, since none that is kept up gives positions and duplicate keys and survives
+hostile nesting. It never recurses; strings are read by the standard library's scanner.
+"""
+
+from __future__ import annotations
+
+import re
+from json import JSONDecodeError, JSONDecoder
+from typing import Any
+
+import attrs
+
+from agent.config.json_faults import (
+    JsonSyntaxError,
+    bad_end,
+    bad_key,
+    bad_number,
+    bad_separator,
+    bad_string,
+    bad_value,
+    unexpected,
+)
+
+MAX_DEPTH = 100
+"""A configuration needs six levels."""
+MAX_VALUES = 200_000
+"""Room for thousands of pools; more is no configuration but an accident."""
+
+_BLANKS = re.compile(r"[ \t\n\r]*")
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
+_EXACT_DIGITS = 18
+_STRINGS = JSONDecoder()
+
+
+@attrs.frozen
+class Node:
+    """A value and where it starts."""
+
+    value: Any
+    """None, bool, int, float, str, a tuple of nodes (list) or an :class:`Object`."""
+    start: int
+    """Offset in characters."""
+
+
+@attrs.frozen
+class Member:
+    """A key of an object, where it starts, and its value."""
+
+    key: str
+    start: int
+    node: Node
+
+
+@attrs.frozen
+class Object:
+    """An object with its members in file order, duplicate keys included."""
+
+    members: tuple[Member, ...] = ()
+
+
+class _Open:
+    """A list or object whose end has not been seen."""
+
+    __slots__ = ("closer", "items", "key", "key_start", "start")
+
+    def __init__(self, opener: str, start: int) -> None:
+        self.closer = "}" if opener == "{" else "]"
+        self.start = start
+        self.items: list[Any] = []
+        self.key = ""
+        self.key_start = 0
+
+    def add(self, node: Node) -> None:
+        if self.closer == "}":
+            self.items.append(Member(self.key, self.key_start, node))
+        else:
+            self.items.append(node)
+
+    def closed(self) -> Node:
+        items = tuple(self.items)
+        return Node(Object(items) if self.closer == "}" else items, self.start)
+
+
+def parse_json(text: str) -> Node:
+    """The one value that is ``text``; raises JsonSyntaxError at the first thing that is not JSON."""
+    return _Parser(text).run()
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.open: list[_Open] = []
+        self.values = 0
+
+    def run(self) -> Node:
+        at = self.blanks(0)
+        while True:
+            node, at = self.value(at)
+            while node is not None:
+                if not self.open:
+                    return self.whole(node, at)
+                node, at = self.after(node, at)
+
+    def blanks(self, at: int) -> int:
+        found = _BLANKS.match(self.text, at)
+        return found.end() if found else at
+
+    def whole(self, node: Node, at: int) -> Node:
+        end = self.blanks(at)
+        if end < len(self.text):
+            raise bad_end(self.text, end)
+        return node
+
+    def value(self, at: int) -> tuple[Node | None, int]:
+        """A scalar or an empty list or object; None where one was opened."""
+        self.values += 1
+        if self.values > MAX_VALUES:
+            raise JsonSyntaxError(f"more than {MAX_VALUES} values: this is no configuration", at)
+        char = self.text[at : at + 1]
+        if char not in {"{", "["}:
+            return self.scalar(char, at)
+        if len(self.open) >= MAX_DEPTH:
+            raise JsonSyntaxError(f"nested more than {MAX_DEPTH} levels deep", at)
+        opened = _Open(char, at)
+        at = self.blanks(at + 1)
+        if self.text.startswith(opened.closer, at):
+            return opened.closed(), at + 1
+        self.open.append(opened)
+        return None, self.key(opened, at) if opened.closer == "}" else at
+
+    def after(self, node: Node, at: int) -> tuple[Node | None, int]:
+        """What follows a value inside a list or object: a comma, or the end of it."""
+        opened = self.open[-1]
+        opened.add(node)
+        end = at
+        at = self.blanks(at)
+        char = self.text[at : at + 1]
+        if char == opened.closer:
+            self.open.pop()
+            return opened.closed(), at + 1
+        if char != ",":
+            raise bad_separator(self.text, at, opened.closer, opened.start, end)
+        comma, at = at, self.blanks(at + 1)
+        if self.text.startswith(("}", "]"), at):
+            raise JsonSyntaxError(f"trailing comma: remove it, {self.text[at]} follows", comma)
+        return None, self.key(opened, at) if opened.closer == "}" else at
+
+    def key(self, opened: _Open, at: int) -> int:
+        """Read a key and its colon into ``opened``; where the value starts."""
+        if not self.text.startswith('"', at):
+            raise bad_key(self.text, at, opened.start)
+        opened.key, end = self.string(at)
+        opened.key_start = at
+        at = self.blanks(end)
+        if not self.text.startswith(":", at):
+            raise unexpected(self.text, at, "a colon after the key")
+        return self.blanks(at + 1)
+
+    def scalar(self, char: str, at: int) -> tuple[Node, int]:
+        if char == '"':
+            value, end = self.string(at)
+            return Node(value, at), end
+        for word, literal in (("true", True), ("false", False), ("null", None)):
+            if self.text.startswith(word, at):
+                return Node(literal, at), at + len(word)
+        found = _NUMBER.match(self.text, at)
+        if found is None:
+            raise bad_value(self.text, at)
+        if fault := bad_number(self.text, at, found.end()):
+            raise fault
+        whole = found[1] is None and found[2] is None and len(found[0]) <= _EXACT_DIGITS
+        return Node(int(found[0]) if whole else float(found[0]), at), found.end()
+
+    def string(self, at: int) -> tuple[str, int]:
+        """A string and its end; half surrogate pairs become U+FFFD, as in Go."""
+        try:
+            value, end = _STRINGS.raw_decode(self.text, at)
+        except JSONDecodeError as error:
+            raise bad_string(self.text, at, error.pos) from None
+        if self.text.find("\\u", at, end) >= 0:
+            value = value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return value, end

@@ -1,0 +1,50 @@
+"""Which resource names kubelet and the API server take, and what is wrong with one they refuse.
+
+The rules are Kubernetes' own for extended resources: a qualified name that stays one with
+``requests.`` before it (quota), outside the ``kubernetes.io`` names.
+"""
+
+from __future__ import annotations
+
+import re
+
+_NAME = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?")
+_LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?")
+_NAME_LIMIT = 63
+_PREFIX_LIMIT = 253 - len("requests.")
+_NATIVE = "kubernetes.io"
+
+
+def name_fault(name: str) -> str | None:
+    """What is wrong with the name part of a resource; None = nothing."""
+    if "/" in name:
+        prefix, _, rest = name.rpartition("/")
+        return f'holds a "/": write "resourcePrefix": "{prefix}" and "resourceName": "{rest}"'
+    if len(name) > _NAME_LIMIT:
+        return f"is {len(name)} characters long, at most {_NAME_LIMIT} are allowed"
+    if _NAME.fullmatch(name):
+        return None
+    near = re.sub(r"[^A-Za-z0-9_.-]+", "_", name).strip("-_.")
+    guess = f", for example {near}" if near else ""
+    return f"may only hold letters, digits, - _ and ., with a letter or digit at both ends{guess}"
+
+
+def prefix_fault(prefix: str) -> str | None:
+    """What is wrong with the prefix of a resource; None = nothing."""
+    if len(prefix) > _PREFIX_LIMIT:
+        return f"is {len(prefix)} characters long, at most {_PREFIX_LIMIT} are allowed"
+    if prefix.endswith(_NATIVE):
+        return f"ends in {_NATIVE}, which Kubernetes keeps for itself"
+    if prefix.startswith("requests."):
+        return "starts with requests., which Kubernetes keeps for quotas"
+    if all(_LABEL.fullmatch(label) and len(label) <= _NAME_LIMIT for label in prefix.split(".")):
+        return None
+    if prefix != prefix.lower():
+        return f"holds upper case letters, write {prefix.lower()}"
+    return "is no DNS name: lower case letters, digits and -, in parts joined by ."
+
+
+def env_names(resource: str) -> frozenset[str]:
+    """The environment variables that a container gets for a resource, with the alias for ``-``."""
+    name = f"PCIDEVICE_{resource}".replace(".", "_").replace("/", "_").upper()
+    return frozenset({name, name.replace("-", "_")})

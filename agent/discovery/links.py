@@ -1,0 +1,164 @@
+"""Follows links and kernel uevents on netlink sockets, and turns them into link facts and hints."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+
+from agent import logs
+from agent.bus import Bus
+from agent.discovery.uevents import is_relevant
+from agent.host.netlink import Netlink, Overrun, open_netlink
+from agent.host.route_events import DefaultRouteEvents
+from agent.model.device import Netdev, Role
+from agent.model.events import HostHint, LinksChanged, SnapshotTaken
+from agent.model.link import LinkFact, Links
+from agent.model.snapshot import Snapshot
+from agent.roots import Roots
+from agent.tasks import Retry, keep_running, together
+
+ASK_PAUSE_S = 0.25
+"""Least time between two questions about the VFs of the PFs: an answer is long."""
+
+
+class LinkMonitor:
+    """Keeps :attr:`links` true; publishes LinksChanged and hints for a scan.
+
+    A socket that dies is opened anew; what was missed meanwhile is asked for and scanned.
+    """
+
+    def __init__(self, roots: Roots, bus: Bus, snapshot: Snapshot) -> None:
+        self.links = Links()
+        self.overruns = 0
+        self._roots = roots
+        self._bus = bus
+        self._snapshot = snapshot
+        self._netlink: Netlink | None = None
+        self._ifindexes: frozenset[int] = frozenset()
+        self._names: frozenset[str] = frozenset()
+        self._to_ask: set[tuple[int | None, str]] = set()
+        self._asking = asyncio.Event()
+
+    async def run(self) -> None:
+        """Follow the sockets for ever; a node that allows none is told once and retried."""
+        leave = self._bus.on(SnapshotTaken, lambda e: self._follow_snapshot(e.snapshot))
+        try:
+            await keep_running(
+                self._session, expected=(OSError,), retry=Retry(), failed=self._failed
+            )
+        finally:
+            leave()
+
+    def _failed(self, error: BaseException, failures: int) -> None:
+        logs.emit_once("netlink.lost", str(error), error=str(error), failures=failures)
+
+    async def _session(self) -> None:
+        async with await open_netlink() as netlink, DefaultRouteEvents() as routes:
+            self._netlink = netlink
+            logs.emit("netlink.open", receive_buffer_bytes=netlink.receive_buffer_bytes)
+            self._ask_all()
+            self._bus.publish(HostHint("netlink"))
+            await together(
+                self._follow_links(netlink),
+                self._follow_uevents(netlink),
+                self._follow_routes(routes),
+                self._answer_questions(netlink),
+            )
+
+    def _follow_snapshot(self, snapshot: Snapshot) -> None:
+        """Interfaces that are new are asked about; those that left are forgotten."""
+        before = {(n.ifindex, n.name) for n in carriers(self._snapshot)}
+        self._snapshot = snapshot
+        now = {(n.ifindex, n.name) for n in carriers(snapshot)}
+        self._narrow()
+        if fresh := now - before:
+            self._to_ask |= fresh
+            self._asking.set()
+
+    def _narrow(self) -> None:
+        """Let the socket drop what no device hangs on, and forget facts of it."""
+        wanted = carriers(self._snapshot)
+        self._ifindexes = frozenset(n.ifindex for n in wanted if n.ifindex is not None)
+        self._names = frozenset(n.name for n in wanted if n.ifindex is None)
+        if self._netlink is not None:
+            self._netlink.only(None if self._names else self._ifindexes)
+        facts = self.links.by_ifindex.values()
+        self.links = Links({f.ifindex: f for f in facts if self._is_wanted(f)})
+
+    def _ask_all(self) -> None:
+        self._to_ask |= {(n.ifindex, n.name) for n in carriers(self._snapshot)}
+        self._narrow()
+        self._asking.set()
+
+    async def _follow_links(self, netlink: Netlink) -> None:
+        async with aclosing(netlink.links()) as messages:
+            async for message in messages:
+                if isinstance(message, Overrun):
+                    self._overrun()
+                else:
+                    self._take(message)
+
+    def _overrun(self) -> None:
+        self.overruns += 1
+        logs.emit("netlink.overrun", overruns=self.overruns)
+        self._ask_all()
+        self._bus.publish(HostHint("overrun"))
+
+    def _take(self, fact: LinkFact, *, answered: bool = False) -> None:
+        """Put one fact in force if anything hangs on it."""
+        before = self.links.by_ifindex.get(fact.ifindex)
+        if before is None and not self._is_wanted(fact):
+            return
+        links = self.links.with_fact(fact)
+        if links.by_ifindex[fact.ifindex] != before:
+            self.links = links
+            self._bus.publish(LinksChanged(links))
+            if self._moved(before, fact):
+                self._bus.publish(HostHint("link"))
+        if not answered and not fact.gone:
+            self._to_ask.add((fact.ifindex, fact.name))
+            self._asking.set()
+
+    def _is_wanted(self, fact: LinkFact) -> bool:
+        return fact.ifindex in self._ifindexes or fact.name in self._names
+
+    def _moved(self, before: LinkFact | None, fact: LinkFact) -> bool:
+        """Whether more changed than the link's state: name, master, or the namespace."""
+        if before is None:
+            known = self._snapshot.netdev_owner
+            return fact.gone or fact.name not in known
+        old = (before.name, before.master, before.gone)
+        return old != (fact.name, fact.master, fact.gone)
+
+    async def _answer_questions(self, netlink: Netlink) -> None:
+        """Ask about interfaces that sent an event: only an answer tells the VFs' policies."""
+        while True:
+            await self._asking.wait()
+            self._asking.clear()
+            pending, self._to_ask = self._to_ask, set()
+            for ifindex, name in sorted(pending, key=str):
+                fact = await netlink.ask(ifindex, name)
+                if fact is not None:
+                    self._take(fact, answered=True)
+            await asyncio.sleep(ASK_PAUSE_S)
+
+    async def _follow_uevents(self, netlink: Netlink) -> None:
+        async with aclosing(netlink.uevents()) as events:
+            async for event in events:
+                if isinstance(event, Overrun) or is_relevant(event, self._snapshot, self._roots):
+                    self._bus.publish(HostHint("uevent"))
+
+    async def _follow_routes(self, routes: DefaultRouteEvents) -> None:
+        while True:
+            await routes.changed()
+            self._bus.publish(HostHint("route"))
+
+
+def carriers(snapshot: Snapshot) -> tuple[Netdev, ...]:
+    """The netdevs on which some device's link hangs: of PFs, and of functions without a PF here."""
+    return tuple(
+        netdev
+        for device in snapshot.devices
+        if device.role is Role.PF or snapshot.pf_of(device) is None
+        for netdev in device.netdevs
+    )

@@ -1,0 +1,139 @@
+"""Directories followed by inotify, whatever becomes of them: the source of hints about files.
+
+A directory may be missing, removed, made anew, moved or reached through a link: every folder on
+the way to it is watched for the next name. That also covers what inotify says nothing about: the
+removal of a directory in which a process still has a bound socket. Events that a full queue lost
+(inotify(7), IN_Q_OVERFLOW) become one ``LookAgain``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import attrs
+from asyncinotify import Event, Inotify, Mask
+
+_NAMES = Mask.CREATE | Mask.MOVED_TO | Mask.MOVED_FROM | Mask.DELETE
+_SELF = Mask.DELETE_SELF | Mask.MOVE_SELF
+_ON_THE_WAY = _NAMES | _SELF | Mask.ONLYDIR | Mask.MASK_ADD
+_DIRECTORY = _ON_THE_WAY | Mask.CLOSE_WRITE
+_FILE = Mask.CLOSE_WRITE | _SELF | Mask.MASK_ADD
+_LEFT = Mask.DELETE | Mask.MOVED_FROM
+_WATCH_DIED = _SELF | Mask.IGNORED | Mask.UNMOUNT
+
+
+@attrs.frozen
+class EntryChanged:
+    """Something happened to one name in a followed directory."""
+
+    path: Path
+    present: bool
+    """True: made, moved in or written. False: removed or moved away."""
+
+
+@attrs.frozen
+class LookAgain:
+    """A followed directory came, went or was replaced, or events were lost: look at everything."""
+
+
+class DirectoryWatch:
+    """Yields what happens to the entries of ``directories``, from entering on.
+
+    ``files`` adds single files whose own inode is watched too: one that is bind-mounted into a
+    container is rewritten without its directory being told. Raises OSError where the host allows
+    no further inotify instance or watch.
+    """
+
+    def __init__(self, directories: Iterable[Path], files: Iterable[Path] = ()) -> None:
+        self._files = tuple(files)
+        self._directories = tuple(dict.fromkeys((*directories, *(f.parent for f in self._files))))
+        self._paths: dict[int, list[Path]] = {}
+        self._components: frozenset[Path] = frozenset()
+        self._targets: tuple[int | None, ...] = ()
+
+    def __enter__(self) -> Self:
+        self._inotify = Inotify()
+        self._refresh()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._inotify.close()
+
+    async def __aiter__(self) -> AsyncIterator[EntryChanged | LookAgain]:
+        async for event in self._inotify:
+            for change in self._changes(event):
+                yield change
+
+    def _changes(self, event: Event) -> Iterator[EntryChanged | LookAgain]:
+        if Mask.Q_OVERFLOW in event.mask:
+            self._refresh()
+            yield LookAgain()
+            return
+        paths = self._paths.get(event.watch.wd, ()) if event.watch else ()
+        if event.mask & _WATCH_DIED:
+            if paths:
+                yield from self._after_death(paths)
+            return
+        named = [path / event.name for path in paths] if event.name else list(paths)
+        if self._components.intersection(named) and self._refresh():
+            yield LookAgain()
+        for path in named:
+            if path.parent in self._directories:
+                yield EntryChanged(path, present=not event.mask & _LEFT)
+
+    def _after_death(self, paths: Iterable[Path]) -> Iterator[EntryChanged | LookAgain]:
+        if self._refresh():
+            yield LookAgain()
+        for path in paths:
+            if path in self._files:
+                yield EntryChanged(path, present=path.exists())
+
+    def _refresh(self) -> bool:
+        """Put watches where they belong now, from the root down so that nothing slips between.
+
+        Tells whether one of the directories is another than before.
+        """
+        before = set(self._paths)
+        self._paths = {}
+        components = set(self._files)
+        for directory in self._directories:
+            for literal in _with_links_resolved(directory):
+                for path in reversed(literal.parents):
+                    self._add(path, _ON_THE_WAY)
+                components.update((literal, *literal.parents))
+        targets = tuple(self._add(directory, _DIRECTORY) for directory in self._directories)
+        for file in self._files:
+            self._add(file, _FILE)
+        for watch in self._inotify.watches:
+            if watch.wd in before - set(self._paths):
+                with suppress(OSError):  # its directory is gone, and the watch with it
+                    self._inotify.rm_watch(watch)
+        self._components = frozenset(components)
+        changed, self._targets = targets != self._targets, targets
+        return changed
+
+    def _add(self, path: Path, mask: Mask) -> int | None:
+        """Watch a path; the kernel's number of the watch is the same for the same inode."""
+        try:
+            wd = self._inotify.add_watch(path, mask).wd
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            return None
+        paths = self._paths.setdefault(wd, [])
+        if path not in paths:
+            paths.append(path)
+        return wd
+
+
+def _with_links_resolved(directory: Path) -> tuple[Path, ...]:
+    """The directory as named and as it is reached, if links make a difference."""
+    resolved = directory.resolve()
+    return (directory,) if resolved == directory else (directory, resolved)

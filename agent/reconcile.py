@@ -1,0 +1,187 @@
+"""Keeps what kubelet is told equal to the truth: host, links, config and holders in, offers out.
+
+The one place where everything comes together. Inputs arrive as whole values on the bus; a burst of
+them is one pass. A pass assigns and judges by pure functions, writes the CDI specs that changed,
+and hands the offers to the fleet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import attrs
+
+from agent.bus import Bus
+from agent.config.schema import Config
+from agent.health.outlook import Outlook, changes, look
+from agent.health.records import Health
+from agent.model.answers import Offer
+from agent.model.events import DevicesAllocated, LinksChanged, SnapshotTaken
+from agent.model.link import Links
+from agent.model.snapshot import Snapshot
+from agent.pools.assign import assign
+from agent.pools.held import Held, Holder
+from agent.pools.ledger import Ledger
+from agent.pools.records import Pool, Pools
+from agent.state_events import HealthChanged, PoolsChanged
+from agent.told import tell_changes, tell_pools
+
+RETRY_FILES_S = 10.0
+"""When a file that could not be written is tried again."""
+
+
+class Offered(Protocol):
+    """Whoever serves the offers."""
+
+    def apply(self, offers: tuple[Offer, ...]) -> None:
+        """Make ``offers`` the desired state."""
+
+
+class SpecWriter(Protocol):
+    """Whoever writes the files that must exist before a list is sent."""
+
+    async def write(self, pools: Pools) -> Mapping[str, Mapping[str, Health]]:
+        """Write what changed; resource -> device id -> health, for what could not be written."""
+
+
+class Reconciler:
+    """The agent's state, and the passes that bring offers in line with it."""
+
+    def __init__(self, bus: Bus, fleet: Offered, specs: SpecWriter) -> None:
+        self._bus = bus
+        self._fleet = fleet
+        self._specs = specs
+        self.config = Config()
+        self.snapshot = Snapshot()
+        self.settled = True
+        self.links = Links()
+        self.ledger = Ledger()
+        self.pools = Pools()
+        """What the newest pass assigned and offered."""
+        self.outlooks: Mapping[str, Outlook] = {}
+        self._assigned: tuple[Snapshot, Config, Held] | None = None
+        self._newest = Pools()
+        self._had_devices: set[str] = set()
+        self._dirty = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self.passes = 0
+
+    # Inputs: each notes a value and wakes the pass.
+
+    def host_changed(self, event: SnapshotTaken) -> None:
+        """A scan is done."""
+        self.snapshot, self.settled = event.snapshot, event.settled
+        self.ledger = self.ledger.remembering(event.snapshot.devices)
+        self._dirty.set()
+
+    def links_changed(self, event: LinksChanged) -> None:
+        """Netlink told something."""
+        self.links = event.links
+        self._dirty.set()
+
+    def config_changed(self, config: Config) -> None:
+        """Another configuration is in force."""
+        self.config = config
+        self._dirty.set()
+
+    def holders_told(self, told: Mapping[str, Holder], asked_at: float) -> None:
+        """Kubelet told who holds what."""
+        before = self.ledger.held
+        self.ledger = self.ledger.confirmed(told, asked_at).remembering(self.snapshot.devices)
+        if self.ledger.held != before:
+            self._dirty.set()
+
+    def allocated(self, event: DevicesAllocated) -> None:
+        """Devices were handed out."""
+        now = asyncio.get_running_loop().time()
+        ledger = self.ledger.allocated(event.resource, event.device_ids, now)
+        self.ledger = ledger.remembering(self.snapshot.devices)
+        self._dirty.set()
+
+    # Passes
+
+    async def run(self) -> None:
+        """Pass whenever an input changed or held-back good news is due."""
+        leave: list[Callable[[], None]] = [
+            self._bus.on(SnapshotTaken, self.host_changed),
+            self._bus.on(LinksChanged, self.links_changed),
+            self._bus.on(DevicesAllocated, self.allocated),
+        ]
+        try:
+            while True:
+                await self._dirty.wait()
+                await self.reconcile()
+        finally:
+            for end in leave:
+                end()
+
+    async def reconcile(self) -> None:
+        """One pass over the newest inputs."""
+        self._dirty.clear()
+        self.passes += 1
+        pools = self._assign()
+        unwritten = await self._specs.write(pools)
+        now = asyncio.get_running_loop().time()
+        outlooks = {
+            pool.resource: look(
+                self.outlooks.get(pool.resource),
+                pool,
+                pools,
+                self.links,
+                now,
+                unwritten.get(pool.resource, {}),
+            )
+            for pool in pools.pools
+        }
+        self._offer(pools, outlooks)
+        self._plan(outlooks, retry=bool(unwritten))
+
+    def _assign(self) -> Pools:
+        """The pools in force: as assigned, but for devices that must wait for a quiet host."""
+        inputs = (self.snapshot, self.config, self.ledger.held)
+        if inputs != self._assigned:
+            self._newest = assign(*inputs)
+            self._assigned = inputs
+        if self.settled:
+            return self._newest
+        return attrs.evolve(self._newest, pools=tuple(map(self._without_new, self._newest.pools)))
+
+    def _without_new(self, pool: Pool) -> Pool:
+        before = self.pools.by_resource.get(pool.resource)
+        known = before.by_id if before else {}
+        members = tuple(m for m in pool.members if m.device.id in known)
+        return pool if len(members) == len(pool.members) else attrs.evolve(pool, members=members)
+
+    def _offer(self, pools: Pools, outlooks: Mapping[str, Outlook]) -> None:
+        """Hand the lists to the fleet, then tell what changed."""
+        before, self.outlooks = self.outlooks, outlooks
+        known, self.pools = self.pools, pools
+        self._had_devices &= {p.resource for p in pools.pools}
+        self._had_devices |= {p.resource for p in pools.pools if p.members}
+        shown = [
+            outlooks[p.resource].offer()
+            for p in pools.pools
+            if p.resource in self._had_devices or p.config.advertise_empty
+        ]
+        self._fleet.apply(tuple(shown))
+        for resource in dict.fromkeys((*before, *outlooks)):
+            if found := changes(before.get(resource), outlooks.get(resource)):
+                tell_changes(resource, found)
+                self._bus.publish(HealthChanged(resource, found))
+        if pools is not known:
+            tell_pools(known, pools)
+            self._bus.publish(PoolsChanged(pools))
+
+    def _plan(self, outlooks: Mapping[str, Outlook], *, retry: bool) -> None:
+        """Wake up when the next good news is due, or a file is to be tried again."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        loop = asyncio.get_running_loop()
+        moments = [o.next_due for o in outlooks.values() if o.next_due is not None]
+        if retry:
+            moments.append(loop.time() + RETRY_FILES_S)
+        if moments:
+            self._timer = loop.call_at(min(moments), self._dirty.set)

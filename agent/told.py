@@ -1,0 +1,70 @@
+"""Tells people, in the log stream, what changed in pools and health, and why."""
+
+from __future__ import annotations
+
+from agent import logs
+from agent.health.outlook import Change, grouped
+from agent.pools.records import Pool, Pools
+
+DEVICES_SHOWN = 64
+"""Ids written out in one line; of more, the number is told."""
+
+
+def tell_changes(resource: str, found: tuple[Change, ...]) -> None:
+    """One line for each kind of change and cause, with the devices that share it."""
+    for (what, health), device_ids in grouped(found).items():
+        fields: dict[str, object] = {"resource": resource, "count": len(device_ids)}
+        if not health.healthy:
+            fields |= {"cause": str(health.cause), "detail": health.detail}
+        logs.emit(f"device.{what}", **fields, devices=shown(device_ids))
+
+
+def shown(device_ids: tuple[str, ...]) -> str:
+    """Ids as one field's text."""
+    text = ",".join(device_ids[:DEVICES_SHOWN])
+    more = len(device_ids) - DEVICES_SHOWN
+    return f"{text},... {more} more" if more > 0 else text
+
+
+def tell_pools(before: Pools, after: Pools) -> None:
+    """Funnels of pools that are new or changed their size, overlaps, and guarded functions."""
+    for pool in after.pools:
+        known = before.by_resource.get(pool.resource)
+        if known is None or (known.funnel, known.notes) != (pool.funnel, pool.notes):
+            _tell_pool(pool)
+    for resource in before.by_resource.keys() - after.by_resource.keys():
+        logs.emit("pool.removed", resource=resource)
+    for overlap in after.overlaps:
+        if overlap not in before.overlaps:
+            logs.emit(
+                "pool.overlap",
+                winner=overlap.winner,
+                loser=overlap.loser,
+                count=len(overlap.device_ids),
+                devices=shown(overlap.device_ids),
+            )
+    for device_id, how in after.in_use.items():
+        if before.in_use.get(device_id) != how and device_id not in after.resource_of:
+            logs.emit("device.in_use", device=device_id, how=how)
+
+
+def _tell_pool(pool: Pool) -> None:
+    logs.emit(
+        "pool.assigned",
+        resource=pool.resource,
+        devices=len(pool.members),
+        funnel=funnel_text(pool),
+    )
+    for note in pool.notes:
+        logs.emit("pool.note", resource=pool.resource, note=note)
+
+
+def funnel_text(pool: Pool) -> str:
+    """``kind netDevice 18 > without VFs 16 > vendors 8086 16 > ...``: what each step left."""
+    several = len(pool.config.selectors) > 1
+    parts = []
+    for step in pool.funnel:
+        place = f"[{step.selector_object + 1}] " if several and step.selector_object >= 0 else ""
+        wanted = f" {step.wanted}" if step.wanted else ""
+        parts.append(f"{place}{step.step}{wanted}: {step.remaining}")
+    return " > ".join(parts)

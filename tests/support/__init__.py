@@ -1,0 +1,1 @@
+"""Stand-ins and builders that tests share."""

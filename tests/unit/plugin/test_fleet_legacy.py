@@ -1,0 +1,253 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import threading
+from pathlib import Path
+
+import attrs
+import pytest
+
+from agent.model.plugin_events import ListPushed, Registered, RegistrationFailed, StreamLost
+from agent.roots import Roots
+from tests.support.fleet import FixedAnswers, Node, offer, running_fleet
+from tests.support.kubelet import Device, Kubelet, Registration
+
+VF = "intel.com/vf"
+
+
+async def registered_again(node: Node, kubelet: Kubelet, *ids: str, times: int = 2) -> None:
+    await asyncio.to_thread(kubelet.wait_for, lambda k: k.count(VF) >= times, "registration")
+    await node.kubelet_has(kubelet, VF, *ids)
+
+
+def sockets(folder: Path) -> list[str]:
+    return sorted(p.name for p in folder.iterdir() if p.is_socket() and p.name != "kubelet.sock")
+
+
+async def test_a_pool_registers_lists_and_allocates(roots: Roots) -> None:
+    with Kubelet(roots.kubelet) as kubelet:
+        async with running_fleet(roots) as node:
+            node.fleet.apply((offer(VF, "a", "b", unhealthy=("b",)),))
+            await node.kubelet_has(kubelet, VF, "a")
+            reply = await asyncio.to_thread(kubelet.allocate, VF, "b", "a")
+            name = node.of(Registered)[0].socket
+        assert kubelet.registrations == [Registration(VF, name, "legacy", True)]
+        assert kubelet.lists == [(VF, (Device("a", True), Device("b", False)))]
+    assert dict(reply.envs) == {"IDS": "b,a"}
+    assert [d.container_path for d in reply.devices] == ["/dev/b", "/dev/a"]
+    assert [d.name for d in reply.cdi_devices] == ["vendor/class=b", "vendor/class=a"]
+
+
+async def test_a_changed_list_is_one_push_and_an_equal_one_none(roots: Roots) -> None:
+    with Kubelet(roots.kubelet) as kubelet:
+        async with running_fleet(roots) as node:
+            node.fleet.apply((offer(VF, "a", "b"),))
+            await node.kubelet_has(kubelet, VF, "a", "b")
+            node.fleet.apply((offer(VF, "a", "b"),))
+            node.fleet.apply((offer(VF, "a", "b", unhealthy=("b",)),))
+            await node.kubelet_has(kubelet, VF, "a")
+            node.fleet.apply((offer(VF, "a", "b"),))
+            await node.kubelet_has(kubelet, VF, "a", "b")
+            assert [e.sequence for e in node.of(ListPushed)] == [1, 2, 3]
+            assert node.state(VF).lists_pushed == 3
+        assert len(kubelet.lists) == 3
+        assert kubelet.count(VF) == 1
+
+
+async def test_a_kubelet_that_comes_later_gets_exactly_one_registration(roots: Roots) -> None:
+    async with running_fleet(roots) as node:
+        node.fleet.apply((offer(VF, "a"),))
+        await node.until(lambda: len(node.of(RegistrationFailed)) == 3)
+        with Kubelet(roots.kubelet) as kubelet:
+            await node.kubelet_has(kubelet, VF, "a")
+            await node.until(lambda: node.of(ListPushed))
+            # A second one would come right after whatever hint kubelet.sock gave.
+            (roots.device_plugins / "kubelet.sock").chmod(0o600)
+            (roots.device_plugins / "other.sock").touch()
+            (roots.device_plugins / "other.sock").unlink()
+            node.fleet.apply((offer(VF, "a", "b"),))
+            await node.kubelet_has(kubelet, VF, "a", "b")
+            assert kubelet.count(VF) == 1
+            assert node.state(VF).last_error is None
+
+
+async def test_a_hundred_kubelet_restarts_are_a_hundred_registrations(roots: Roots) -> None:
+    ids = tuple(f"0000:3b:02.{i}" for i in range(8))
+    with Kubelet(roots.kubelet) as kubelet:
+        async with running_fleet(roots) as node:
+            node.fleet.apply((offer(VF, *ids),))
+            await node.kubelet_has(kubelet, VF, *ids)
+            open_files = 0
+            for restart in range(1, 101):
+                await asyncio.to_thread(kubelet.restart)
+                await node.kubelet_has(kubelet, VF, *ids)
+                if restart == 10:
+                    open_files = len(os.listdir("/proc/self/fd"))
+            assert kubelet.count(VF) == 101
+            full = tuple(Device(i, True) for i in ids)
+            assert [devices for _, devices in kubelet.lists] == [full] * 101
+            assert len(os.listdir("/proc/self/fd")) <= open_files
+            assert len(sockets(roots.device_plugins)) == 1
+
+
+async def test_an_unlinked_socket_is_made_anew_and_registered(roots: Roots) -> None:
+    with Kubelet(roots.kubelet) as kubelet:
+        async with running_fleet(roots) as node:
+            node.fleet.apply((offer(VF, "a"),))
+            await node.kubelet_has(kubelet, VF, "a")
+            (roots.device_plugins / node.of(Registered)[0].socket).unlink()
+            await registered_again(node, kubelet, "a")
+            assert sockets(roots.device_plugins) == [node.of(Registered)[1].socket]
+            assert node.state(VF).generation == 2
+
+
+async def test_an_emptied_folder_with_a_new_kubelet_sock_is_survived(roots: Roots) -> None:
+    with Kubelet(roots.kubelet) as kubelet:
+        async with running_fleet(roots) as node:
+            node.fleet.apply((offer(VF, "a"), offer("intel.com/other", "x")))
+            await node.kubelet_has(kubelet, VF, "a")
+            await node.kubelet_has(kubelet, "intel.com/other", "x")
+            for path in roots.device_plugins.iterdir():
+                path.unlink()
+            await asyncio.to_thread(kubelet.restart)
+            await registered_again(node, kubelet, "a")
+            await node.kubelet_has(kubelet, "intel.com/other", "x")
+
+
+async def test_a_removed_and_recreated_folder_is_survived(roots: Roots) -> None:
+    with Kubelet(roots.kubelet) as kubelet:
+        async with running_fleet(roots) as node:
+            node.fleet.apply((offer(VF, "a"),))
+            await node.kubelet_has(kubelet, VF, "a")
+            shutil.rmtree(roots.kubelet)
+            await node.until(lambda: node.of(RegistrationFailed))
+            await asyncio.to_thread(kubelet.restart)
+            await registered_again(node, kubelet, "a")
+
+
+async def test_a_stream_lost_while_the_sockets_stay_is_registered_again(roots: Roots) -> None:
+    with Kubelet(roots.kubelet) as kubelet:
+        async with running_fleet(roots) as node:
+            node.fleet.apply((offer(VF, "a"),))
+            await node.kubelet_has(kubelet, VF, "a")
+            kubelet.drop_stream(VF)
+            await registered_again(node, kubelet, "a")
+            assert len(node.of(StreamLost)) == 1
+            assert node.state(VF).stream_live
+
+
+async def test_a_changed_preference_is_told_after_the_old_stream_is_closed(roots: Roots) -> None:
+    # The stand-in stops the newest client when an old stream ends late, as kubelets do.
+    with Kubelet(roots.kubelet) as kubelet:
+        async with running_fleet(roots) as node:
+            node.fleet.apply((offer(VF, "a"),))
+            await node.kubelet_has(kubelet, VF, "a")
+            node.fleet.apply((attrs.evolve(offer(VF, "a"), preference=False),))
+            await registered_again(node, kubelet, "a")
+            assert [r.preference for r in kubelet.registrations] == [True, False]
+            assert VF not in kubelet.stopped
+
+
+async def test_a_refusal_is_retried_until_kubelet_accepts(roots: Roots) -> None:
+    kubelet = Kubelet(roots.kubelet)
+    kubelet.refusals = 3
+    with kubelet:
+        async with running_fleet(roots) as node:
+            node.fleet.apply((offer(VF, "a"),))
+            await node.kubelet_has(kubelet, VF, "a")
+            failures = node.of(RegistrationFailed)
+            assert [f.failures for f in failures] == [1, 2, 3]
+            assert "refused by the test" in failures[0].error
+
+
+async def test_a_kubelet_that_hangs_in_register_is_left_for_its_successor(roots: Roots) -> None:
+    kubelet = Kubelet(roots.kubelet)
+    kubelet.hang = threading.Event()
+    with kubelet:
+        async with running_fleet(roots) as node:
+            node.fleet.apply((offer(VF, "a"),))
+            while not node.state(VF).socket:
+                await asyncio.sleep(0)
+            successor = Kubelet(roots.kubelet)
+            with successor:
+                await node.kubelet_has(successor, VF, "a")
+            kubelet.hang.set()
+
+
+async def test_unchanged_pools_see_no_interruption_when_others_change(roots: Roots) -> None:
+    with Kubelet(roots.kubelet) as kubelet:
+        async with running_fleet(roots) as node:
+            keep = offer("intel.com/keep", "k")
+            node.fleet.apply((keep, offer(VF, "a")))
+            await node.kubelet_has(kubelet, "intel.com/keep", "k")
+            stream = kubelet.clients["intel.com/keep"].stream
+            before = node.state("intel.com/keep")
+            for round_ in range(20):
+                node.fleet.apply((keep, offer(f"intel.com/new{round_}", f"n{round_}")))
+                await node.kubelet_has(kubelet, f"intel.com/new{round_}", f"n{round_}")
+            assert node.state("intel.com/keep") == before
+            assert kubelet.clients["intel.com/keep"].stream is stream
+            assert stream.is_active()
+
+
+async def test_a_retired_pool_says_empty_then_ends_and_leaves_no_socket(roots: Roots) -> None:
+    with Kubelet(roots.kubelet) as kubelet:
+        async with running_fleet(roots) as node:
+            node.fleet.apply((offer(VF, "a"),))
+            await node.kubelet_has(kubelet, VF, "a")
+            node.fleet.apply(())
+            await asyncio.to_thread(kubelet.wait_for, lambda k: VF in k.stopped)
+            assert kubelet.lists[-1] == (VF, ())
+            assert node.fleet.state() == ()
+        assert sockets(roots.device_plugins) == []
+
+
+async def test_a_pool_that_returns_while_it_ends_is_served_anew(roots: Roots) -> None:
+    with Kubelet(roots.kubelet) as kubelet:
+        async with running_fleet(roots) as node:
+            node.fleet.apply((offer(VF, "a"),))
+            await node.kubelet_has(kubelet, VF, "a")
+            node.fleet.apply(())
+            node.fleet.apply((offer(VF, "a", "b"),))
+            node.fleet.apply(())
+            node.fleet.apply((offer(VF, "a", "b", "c"),))
+            await node.kubelet_has(kubelet, VF, "a", "b", "c")
+            assert kubelet.count(VF) == 2
+
+
+async def test_closing_keeps_the_capacity_and_removes_the_sockets(roots: Roots) -> None:
+    with Kubelet(roots.kubelet) as kubelet:
+        async with running_fleet(roots) as node:
+            node.fleet.apply(tuple(offer(f"intel.com/p{i}", f"d{i}") for i in range(8)))
+            for i in range(8):
+                await node.kubelet_has(kubelet, f"intel.com/p{i}", f"d{i}")
+        await asyncio.to_thread(kubelet.wait_for, lambda k: len(k.stopped) == 8)
+        assert all(devices for _, devices in kubelet.lists)
+        assert sockets(roots.device_plugins) == []
+
+
+async def test_an_answer_under_way_is_given_before_the_fleet_closes(roots: Roots) -> None:
+    answers = FixedAnswers(gate=asyncio.Event())
+    with Kubelet(roots.kubelet) as kubelet:
+        async with running_fleet(roots, answers=answers) as node:
+            node.fleet.apply((offer(VF, "a"),))
+            await node.kubelet_has(kubelet, VF, "a")
+            asked = asyncio.create_task(asyncio.to_thread(kubelet.allocate, VF, "a"))
+            while not answers.asked:
+                await asyncio.sleep(0.001)
+            asyncio.get_running_loop().call_later(0.05, answers.gate.set)
+        assert dict((await asked).envs) == {"IDS": "a"}
+
+
+async def test_a_fault_in_an_answer_ends_the_fleet_with_its_exception(roots: Roots) -> None:
+    with Kubelet(roots.kubelet) as kubelet:
+        with pytest.RaisesGroup(ZeroDivisionError):
+            async with running_fleet(roots) as node:
+                node.fleet.apply((offer(VF, "bug"),))
+                await node.kubelet_has(kubelet, VF, "bug")
+                asked = asyncio.create_task(asyncio.to_thread(kubelet.allocate, VF, "bug"))
+                await asyncio.Event().wait()
+        with pytest.raises(Exception, match="ZeroDivisionError"):
+            await asked
