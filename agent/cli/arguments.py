@@ -200,6 +200,11 @@ def _add_validate(commands: _Commands[_Parser]) -> None:
         "Exit code 0: usable as it is; 2: something in it is refused.",
     )
     validate.add_argument("file", nargs="?", help="the file; default: --config-file")
+    validate.add_argument(
+        "--on-this-host",
+        action="store_true",
+        help="scan the host too and say which selectors can match nothing on it",
+    )
     _add_config(validate)
     _add_host(validate)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 
 from agent.config.findings import At, Findings, found, quoted
@@ -10,6 +10,24 @@ from agent.config.json_positions import Member, Object
 
 _MOST_UNKNOWN = 10
 """How many unknown keys of one object are told one by one."""
+
+
+class KnownKeys:
+    """The keys that an object may have, however they are written."""
+
+    def __init__(self, *keys: str) -> None:
+        self.keys = keys
+        self._by_lower = {key.lower(): key for key in keys}
+        # Go's own field names, which its operator writes, are as usual as the canonical ones.
+        self._usual = {s: key for key in keys for s in (key, key[0].upper() + key[1:])}
+
+    def usual(self, spelling: str) -> str | None:
+        """The key, if it is spelled in a way that needs no word."""
+        return self._usual.get(spelling)
+
+    def any_case(self, spelling: str) -> str | None:
+        """The key, whatever its case."""
+        return self._by_lower.get(spelling.lower())
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -21,40 +39,37 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 def read_object(
     at: At,
-    known: Iterable[str],
+    known: KnownKeys,
     findings: Findings,
     *,
-    elsewhere: Mapping[str, str] | None = None,
+    elsewhere: Callable[[Member], str | None] = lambda _member: None,
 ) -> dict[str, At] | None:
     """The members of an object by their canonical key; None if it is no object.
 
     Keys match whatever their case, the last of several wins, null is absent (as in Go).
-    Unknown keys are warned of; ``elsewhere`` has words for those that belong to another level.
+    Unknown keys are warned of; ``elsewhere`` has words for those that another level or layout has.
     """
     if not isinstance(at.value, Object):
         findings.error(at, f"found {found(at.value)}, wanted an object")
         return None
-    canonical = {key.lower(): key for key in known}
     members: dict[str, At] = {}
     unknown: list[Member] = []
     for member in at.value.members:
-        key = canonical.get(member.key.lower())
+        key = known.usual(member.key)
         if key is None:
-            unknown.append(member)
-            continue
+            key = known.any_case(member.key)
+            if key is None:
+                unknown.append(member)
+                continue
+            message = f"{quoted(member.key)} is read as {key}"
+            findings.hint(at.member(member), message, on_key=True)
         here = at.member(member)
         if key in members:
             findings.warning(here, f"{key} is given twice, the last one is used", on_key=True)
-        if not _is_usual(member.key, key):
-            findings.hint(here, f"{quoted(member.key)} is read as {key}", on_key=True)
         members[key] = here
-    _tell_unknown(at, unknown, canonical.values(), findings, elsewhere or {})
-    return {key: here for key, here in members.items() if here.value is not None}
-
-
-def _is_usual(spelling: str, key: str) -> bool:
-    """The canonical spelling, or that of Go's own field names, which its operator writes."""
-    return spelling in {key, key[0].upper() + key[1:]}
+    if unknown:
+        _tell_unknown(at, unknown, known.keys, findings, elsewhere)
+    return {key: here for key, here in members.items() if here.node.value is not None}
 
 
 def _tell_unknown(
@@ -62,15 +77,14 @@ def _tell_unknown(
     unknown: list[Member],
     known: Iterable[str],
     findings: Findings,
-    elsewhere: Mapping[str, str],
+    elsewhere: Callable[[Member], str | None],
 ) -> None:
     for member in unknown[:_MOST_UNKNOWN]:
-        here, name = at.member(member), quoted(member.key)
-        if member.key.lower() in elsewhere:
-            findings.warning(here, elsewhere[member.key.lower()], on_key=True)
-        else:
+        message = elsewhere(member)
+        if message is None:
             guess = nearest(member.key, known)
-            findings.warning(here, f"unknown key {name}, not read{guess}", on_key=True)
+            message = f"unknown key {quoted(member.key)}, not read{guess}"
+        findings.warning(at.member(member), message, on_key=True)
     if (more := len(unknown) - _MOST_UNKNOWN) > 0:
         findings.warning(at, f"{more} more unknown keys, not read")
 

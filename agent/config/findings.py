@@ -15,13 +15,14 @@ _SHORT = 40
 _LONG = 400
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class At:
     """A value with its place: what readers take and what problems are told about."""
 
     node: Node
-    path: str
-    """JSON path in the file's own spelling."""
+    parent: At | None = None
+    step: str | int = "$"
+    """Its key or index in the parent."""
     key_start: int | None = None
     """Where its key starts, for what is wrong with the key."""
 
@@ -30,18 +31,27 @@ class At:
         """The JSON value."""
         return self.node.value
 
+    @property
+    def path(self) -> str:
+        """JSON path in the file's own spelling; made only where there is something to tell."""
+        if self.parent is None:
+            return str(self.step)
+        if isinstance(self.step, int):
+            return f"{self.parent.path}[{self.step}]"
+        if _is_plain(self.step):
+            return f"{self.parent.path}.{self.step}"
+        return f"{self.parent.path}[{quoted(self.step)}]"
+
     def member(self, member: Member) -> At:
         """The value of one of its keys."""
-        name = member.key if _is_plain(member.key) else None
-        path = f"{self.path}.{name}" if name else f"{self.path}[{quoted(member.key)}]"
-        return At(member.node, path, member.start)
+        return At(member.node, self, member.key, member.start)
 
     def items(self) -> tuple[At, ...]:
         """Its elements, if it is a list."""
-        return tuple(At(node, f"{self.path}[{i}]") for i, node in enumerate(self.node.value))
+        return tuple(At(node, self, i) for i, node in enumerate(self.node.value))
 
 
-@attrs.define
+@attrs.define(eq=False)
 class Findings:
     """The problems of one pool, or of the file as a whole."""
 
@@ -50,7 +60,6 @@ class Findings:
     strict: bool = False
     """Warnings count as errors."""
     pool: int | None = None
-    resource: str | None = None
     problems: list[Problem] = attrs.field(factory=list)
 
     def error(self, at: At, message: str, *, on_key: bool = False, advice: str = "") -> None:
@@ -77,12 +86,11 @@ class Findings:
         self.problems.append(
             Problem(
                 severity=severity,
-                message=message if len(message) <= _LONG else message[:_LONG] + "...",
+                message=printable(message if len(message) <= _LONG else message[:_LONG] + "..."),
                 path=at.path,
                 line=line,
                 column=column,
                 pool=self.pool,
-                resource=self.resource,
                 advice=advice,
             )
         )
@@ -92,6 +100,13 @@ def quoted(text: str) -> str:
     """A string as JSON, shortened; unprintable characters escaped, so it is safe to print."""
     short = text if len(text) <= _SHORT else text[:_SHORT] + "..."
     return json.dumps(short, ensure_ascii=not short.isprintable())
+
+
+def printable(text: str) -> str:
+    """The text with everything escaped that could play tricks on a terminal."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)
 
 
 def found(value: object) -> str:
@@ -107,6 +122,15 @@ def found(value: object) -> str:
     if isinstance(value, Object):
         return "an object" if value.members else "an empty object"
     return "a list" if value else "an empty list"
+
+
+def plain(node: Node) -> Any:  # noqa: ANN401 - JSON is what it is
+    """The value as the json module would give it; the last of several equal keys wins."""
+    if isinstance(node.value, Object):
+        return {member.key: plain(member.node) for member in node.value.members}
+    if isinstance(node.value, tuple):
+        return [plain(item) for item in node.value]
+    return node.value
 
 
 def _is_plain(key: str) -> bool:

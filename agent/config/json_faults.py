@@ -36,7 +36,7 @@ class JsonSyntaxError(ValueError):
         self.start = start
 
 
-@attrs.frozen(slots=False)
+@attrs.frozen(slots=False, eq=False)
 class Text:
     """The text of a file, with its lines.
 

@@ -30,11 +30,15 @@ MAX_VALUES = 200_000
 
 _BLANKS = re.compile(r"[ \t\n\r]*")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
+_PLAIN_STRING = re.compile(r'"([^"\\\x00-\x1f]*)"[ \t\n\r]*')
+_PLAIN_KEY = re.compile(r'"([^"\\\x00-\x1f]*)"[ \t\n\r]*:[ \t\n\r]*')
+_COMMA = re.compile(r",[ \t\n\r]*")
+_LITERALS = (("true", True), ("false", False), ("null", None))
 _EXACT_DIGITS = 18
 _STRINGS = JSONDecoder()
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Node:
     """A value and where it starts."""
 
@@ -44,7 +48,7 @@ class Node:
     """Offset in characters."""
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Member:
     """A key of an object, where it starts, and its value."""
 
@@ -53,7 +57,7 @@ class Member:
     node: Node
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Object:
     """An object with its members in file order, duplicate keys included."""
 
@@ -84,11 +88,13 @@ class _Open:
 
 
 def parse_json(text: str) -> Node:
-    """The one value that is ``text``; raises JsonSyntaxError at the first thing that is not JSON."""
+    """The one value that is ``text``; raises JsonSyntaxError where it is no JSON."""
     return _Parser(text).run()
 
 
 class _Parser:
+    """Every step takes the offset of something that is no blank and gives the next such offset."""
+
     def __init__(self, text: str) -> None:
         self.text = text
         self.open: list[_Open] = []
@@ -100,24 +106,22 @@ class _Parser:
             node, at = self.value(at)
             while node is not None:
                 if not self.open:
-                    return self.whole(node, at)
+                    if at < len(self.text):
+                        raise bad_end(self.text, at)
+                    return node
                 node, at = self.after(node, at)
 
     def blanks(self, at: int) -> int:
         found = _BLANKS.match(self.text, at)
         return found.end() if found else at
 
-    def whole(self, node: Node, at: int) -> Node:
-        end = self.blanks(at)
-        if end < len(self.text):
-            raise bad_end(self.text, end)
-        return node
-
     def value(self, at: int) -> tuple[Node | None, int]:
         """A scalar or an empty list or object; None where one was opened."""
         self.values += 1
         if self.values > MAX_VALUES:
             raise JsonSyntaxError(f"more than {MAX_VALUES} values: this is no configuration", at)
+        if plain := _PLAIN_STRING.match(self.text, at):
+            return Node(plain[1], at), plain.end()
         char = self.text[at : at + 1]
         if char not in {"{", "["}:
             return self.scalar(char, at)
@@ -126,7 +130,7 @@ class _Parser:
         opened = _Open(char, at)
         at = self.blanks(at + 1)
         if self.text.startswith(opened.closer, at):
-            return opened.closed(), at + 1
+            return opened.closed(), self.blanks(at + 1)
         self.open.append(opened)
         return None, self.key(opened, at) if opened.closer == "}" else at
 
@@ -134,26 +138,28 @@ class _Parser:
         """What follows a value inside a list or object: a comma, or the end of it."""
         opened = self.open[-1]
         opened.add(node)
-        end = at
-        at = self.blanks(at)
-        char = self.text[at : at + 1]
-        if char == opened.closer:
+        if comma := _COMMA.match(self.text, at):
+            if self.text.startswith(("}", "]"), comma.end()):
+                closer = self.text[comma.end()]
+                raise JsonSyntaxError(f"trailing comma: remove it, {closer} follows", at)
+            if opened.closer == "}":
+                return None, self.key(opened, comma.end())
+            return None, comma.end()
+        if self.text.startswith(opened.closer, at):
             self.open.pop()
-            return opened.closed(), at + 1
-        if char != ",":
-            raise bad_separator(self.text, at, opened.closer, opened.start, end)
-        comma, at = at, self.blanks(at + 1)
-        if self.text.startswith(("}", "]"), at):
-            raise JsonSyntaxError(f"trailing comma: remove it, {self.text[at]} follows", comma)
-        return None, self.key(opened, at) if opened.closer == "}" else at
+            return opened.closed(), self.blanks(at + 1)
+        end = len(self.text[:at].rstrip())
+        raise bad_separator(self.text, at, opened.closer, opened.start, end)
 
     def key(self, opened: _Open, at: int) -> int:
         """Read a key and its colon into ``opened``; where the value starts."""
+        opened.key_start = at
+        if plain := _PLAIN_KEY.match(self.text, at):
+            opened.key = plain[1]
+            return plain.end()
         if not self.text.startswith('"', at):
             raise bad_key(self.text, at, opened.start)
-        opened.key, end = self.string(at)
-        opened.key_start = at
-        at = self.blanks(end)
+        opened.key, at = self.string(at)
         if not self.text.startswith(":", at):
             raise unexpected(self.text, at, "a colon after the key")
         return self.blanks(at + 1)
@@ -162,23 +168,24 @@ class _Parser:
         if char == '"':
             value, end = self.string(at)
             return Node(value, at), end
-        for word, literal in (("true", True), ("false", False), ("null", None)):
+        for word, literal in _LITERALS:
             if self.text.startswith(word, at):
-                return Node(literal, at), at + len(word)
+                return Node(literal, at), self.blanks(at + len(word))
         found = _NUMBER.match(self.text, at)
         if found is None:
             raise bad_value(self.text, at)
         if fault := bad_number(self.text, at, found.end()):
             raise fault
         whole = found[1] is None and found[2] is None and len(found[0]) <= _EXACT_DIGITS
-        return Node(int(found[0]) if whole else float(found[0]), at), found.end()
+        number = int(found[0]) if whole else float(found[0])
+        return Node(number, at), self.blanks(found.end())
 
     def string(self, at: int) -> tuple[str, int]:
-        """A string and its end; half surrogate pairs become U+FFFD, as in Go."""
+        """A string and what follows it; half surrogate pairs become U+FFFD, as in Go."""
         try:
             value, end = _STRINGS.raw_decode(self.text, at)
         except JSONDecodeError as error:
             raise bad_string(self.text, at, error.pos) from None
         if self.text.find("\\u", at, end) >= 0:
             value = value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        return value, end
+        return value, self.blanks(end)

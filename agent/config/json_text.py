@@ -17,7 +17,7 @@ _GZIP = b"\x1f\x8b"
 def decode(data: bytes) -> str:
     """The text, without a UTF-8 byte order mark.
 
-    Raises JsonSyntaxError; its ``start`` is an offset into what :func:`readable` makes of the bytes.
+    Raises JsonSyntaxError; ``start`` is an offset into what :func:`readable` makes of the bytes.
     """
     for bom, name in _OTHER_BOMS.items():
         if data.startswith(bom):

@@ -30,6 +30,8 @@ class LinkMonitor:
     def __init__(self, roots: Roots, bus: Bus, snapshot: Snapshot) -> None:
         self.links = Links()
         self.overruns = 0
+        self.is_open = False
+        """Whether kernel events come in now."""
         self._roots = roots
         self._bus = bus
         self._snapshot = snapshot
@@ -50,11 +52,13 @@ class LinkMonitor:
             leave()
 
     def _failed(self, error: BaseException, failures: int) -> None:
+        self.is_open = False
         logs.emit_once("netlink.lost", str(error), error=str(error), failures=failures)
 
     async def _session(self) -> None:
         async with await open_netlink() as netlink, DefaultRouteEvents() as routes:
             self._netlink = netlink
+            self.is_open = True
             logs.emit("netlink.open", receive_buffer_bytes=netlink.receive_buffer_bytes)
             self._ask_all()
             self._bus.publish(HostHint("netlink"))

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from agent import logs
 from agent.bus import Bus
 from agent.model.events import HostHint, ScanStalled, SnapshotTaken
 from agent.model.snapshot import Snapshot
@@ -53,6 +54,10 @@ class Monitor:
 
     def _stall(self, seconds: float) -> None:
         self.stalled_s = seconds
+        if seconds:
+            logs.emit("host.scan_stalled", seconds=seconds)
+        else:
+            logs.emit("host.scan_resumed")
         self._bus.publish(ScanStalled(seconds))
 
     async def run(self) -> None:

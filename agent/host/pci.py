@@ -9,17 +9,21 @@ from sys import intern
 
 import attrs
 
+from agent.errors import AgentError
 from agent.host import sysfs, vfio
 from agent.model.address import parse_bdf, parse_hex_id
 
 BUS = "bus/pci/devices"
-_NO_ENTRIES: frozenset[str] = frozenset()
 _VIRTFN = re.compile(r"virtfn(\d+)")
 _VIRTIO = re.compile(r"virtio\d+")
 
 
-class MissingAttributeError(Exception):
-    """A function lacks an attribute that every function has; the first argument names it."""
+class MissingAttributeError(AgentError):
+    """A function lacks ``attribute``, which every function has: it is half gone, or broken."""
+
+    def __init__(self, attribute: str) -> None:
+        super().__init__(f"no {attribute}")
+        self.attribute = attribute
 
 
 @attrs.frozen
@@ -59,6 +63,11 @@ def functions(bus: int) -> dict[str, str]:
         except ValueError:
             continue
     return found
+
+
+def folder_name(bus: int, bdf: str) -> str:
+    """The name of one function's folder: the kernel writes addresses in their normal form."""
+    return bdf if sysfs.exists(bus, bdf) else functions(bus).get(bdf, bdf)
 
 
 def physfn(bus: int, folder_name: str) -> str | None:
@@ -137,11 +146,12 @@ def _has(function: int, entries: Collection[str] | None, name: str) -> bool:
 def _net_folders(
     function: int, entries: Collection[str] | None, driver: str | None
 ) -> tuple[str, ...]:
-    """``net``, or for virtio NICs ``virtioN/net``: their netdev belongs to the virtio device."""
-    if driver is not None and driver.startswith("virtio"):
-        entries = sysfs.listing(function) if entries is None else entries
-        return tuple(f"{entry}/net" for entry in sorted(entries) if _VIRTIO.fullmatch(entry))
-    return ("net",) if _has(function, entries, "net") else ()
+    """``net``, and for virtio NICs ``virtioN/net``: their netdev belongs to the virtio device."""
+    if entries is None and driver is not None and driver.startswith("virtio"):
+        entries = sysfs.listing(function)
+    folders = ("net",) if _has(function, entries, "net") else ()
+    virtio = sorted(entry for entry in entries or () if _VIRTIO.fullmatch(entry))
+    return (*folders, *(f"{entry}/net" for entry in virtio))
 
 
 def _hex_attribute(function: int, name: str) -> str:

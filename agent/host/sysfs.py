@@ -17,7 +17,8 @@ _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 _ATTRIBUTE_SIZE = 4096  # sysfs attributes are at most one page
 
 
-def _absent(error: OSError) -> None:
+def raise_if_exhausted(error: OSError) -> None:
+    """Raise the error again where it says that this process has run out of something."""
     if error.errno in _EXHAUSTED:
         raise error
 
@@ -27,7 +28,8 @@ def open_folder(name: str | Path, within: int | None = None) -> int | None:
     try:
         return os.open(name, os.O_RDONLY | os.O_DIRECTORY, dir_fd=within)
     except OSError as error:
-        return _absent(error)
+        raise_if_exhausted(error)
+        return None
 
 
 @contextmanager
@@ -46,11 +48,13 @@ def read_raw(within: int, name: str) -> bytes | None:
     try:
         file = os.open(name, os.O_RDONLY, dir_fd=within)
     except OSError as error:
-        return _absent(error)
+        raise_if_exhausted(error)
+        return None
     try:
         return os.read(file, _ATTRIBUTE_SIZE)
     except OSError as error:
-        return _absent(error)
+        raise_if_exhausted(error)
+        return None
     finally:
         os.close(file)
 
@@ -75,7 +79,8 @@ def link_target(within: int, name: str) -> str | None:
     try:
         return os.readlink(name, dir_fd=within)
     except OSError as error:
-        return _absent(error)
+        raise_if_exhausted(error)
+        return None
 
 
 def link_name(within: int, name: str) -> str | None:
@@ -94,7 +99,7 @@ def listing(within: int) -> list[str]:
     try:
         return os.listdir(within)
     except OSError as error:
-        _absent(error)
+        raise_if_exhausted(error)
         return []
 
 
@@ -107,3 +112,14 @@ def names(within: int, name: str) -> list[str]:
         return sorted(listing(descriptor))
     finally:
         os.close(descriptor)
+
+
+def read_all(within: int, name: str) -> bytes:
+    """A file of any size, such as a table in procfs; empty where there is none."""
+    try:
+        file = os.open(name, os.O_RDONLY, dir_fd=within)
+    except OSError as error:
+        raise_if_exhausted(error)
+        return b""
+    with os.fdopen(file, "rb") as stream:
+        return stream.read()

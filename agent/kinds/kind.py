@@ -7,7 +7,7 @@ import attrs
 from agent.model.device import Kind
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class KindFacts:
     """Everything that differs between device types outside their selectors."""
 

@@ -32,6 +32,9 @@ class Snapshot:
     rdma_cm: bool = False
     """Whether ``/dev/infiniband/rdma_cm`` exists."""
 
+    unreadable: tuple[tuple[str, str], ...] = ()
+    """(PCI address, attribute) of functions left out since they lack a required one, sorted."""
+
     @cached_property
     def by_id(self) -> Mapping[str, Device]:
         """Devices by id."""

@@ -196,7 +196,9 @@ class Pool:
         finally:
             if self._empty_first:
                 await self._say_farewell()
-            await now.server.close(self._feed.end, lambda: self._is_quiet(now))
+            await now.server.close(
+                lambda: not now.service.answering, self._feed.end, lambda: not self._feed.live
+            )
             self._now = None
             self._touch()
 
@@ -262,9 +264,6 @@ class Pool:
 
     def _is_over(self, now: _Generation) -> bool:
         return bool(self._ending or self._bug or now.undone or now.refusal is not None)
-
-    def _is_quiet(self, now: _Generation) -> bool:
-        return not self._feed.live and not now.service.answering
 
     async def _say_farewell(self) -> None:
         self._feed.publish(())

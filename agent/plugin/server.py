@@ -18,9 +18,11 @@ from agent.plugin.sockets import BoundSocket, bind_socket
 if TYPE_CHECKING:
     from grpclib._typing import IServable
 
-QUIET_LIMIT_S = 0.25
-"""For streams to end and answers under way to be given."""
-HANG_UP_LIMIT_S = 0.25
+ANSWER_LIMIT_S = 0.25
+"""For answers under way to be given: kubelet takes none after a stream's end, and fails the pod."""
+END_LIMIT_S = 0.15
+"""For streams to end; one whose peer does not read cannot."""
+HANG_UP_LIMIT_S = 0.2
 """For the peer to hang up by itself once its stream ended."""
 _FLUSH_LIMIT_S = 0.1
 
@@ -81,8 +83,13 @@ class PoolServer:
         """Whether the path leads to this server."""
         return self._bound is not None and self._bound.is_in_place()
 
-    async def close(self, end_streams: Callable[[], None], is_quiet: Callable[[], bool]) -> None:
-        """Take the name away, end the streams, let the peers hang up, then close what is left.
+    async def close(
+        self,
+        is_answered: Callable[[], bool],
+        end_streams: Callable[[], None],
+        is_ended: Callable[[], bool],
+    ) -> None:
+        """Finish answers, take the name away, end streams, let peers hang up, close what is left.
 
         Kubelet marks a resource as stopped when it learns of a stream's end, even if a new one was
         registered meanwhile; it hangs up once it has done so. Waiting for that makes it safe to
@@ -90,9 +97,10 @@ class PoolServer:
         """
         if self._bound is None:
             return
+        await self._within(ANSWER_LIMIT_S, is_answered)
         self._bound.unlink()
         end_streams()
-        await self._within(QUIET_LIMIT_S, is_quiet)
+        await self._within(END_LIMIT_S, is_ended)
         await self._within(HANG_UP_LIMIT_S, self._has_no_peers)
         self._server.close()
         for peer in tuple(self._server.peers):

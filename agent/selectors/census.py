@@ -18,7 +18,7 @@ _SHOWN = 8
 """How many present values a sentence lists."""
 
 
-@attrs.frozen(slots=False)
+@attrs.frozen(slots=False, eq=False)
 class Census:
     """The devices of one kind in one snapshot, and counts of their facts.
 

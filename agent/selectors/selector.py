@@ -41,7 +41,7 @@ def _no_hints(_wanted: object, _census: Census) -> tuple[str, ...]:
     return ()
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Selector:
     """One selector, in one place."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from ..vm.cache import made_once
+from tests.vm.cache import made_once
 
 __all__ = ["cache_folder", "made_once"]
 

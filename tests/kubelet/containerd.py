@@ -55,6 +55,12 @@ class Containerd:
             reply = runtime.call("ExecSync", container_id=container_id, cmd=command, timeout=20)
         return Output(reply.stdout.decode(), reply.stderr.decode(), reply.exit_code)
 
+    def sandboxes(self) -> frozenset[str]:
+        """The names of the pods that have not been torn down."""
+        with self._runtime() as runtime:
+            pods = runtime.call("ListPodSandbox", filter={"state": {"state": "SANDBOX_READY"}})
+        return frozenset(pod.metadata.name for pod in pods.items)
+
     def stop(self) -> None:
         """Stop and remove every pod, then containerd itself."""
         with self._runtime() as runtime:

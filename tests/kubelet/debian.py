@@ -38,7 +38,8 @@ def mirror() -> str | None:
         return None
     # Unlike `indextargets` this also answers where no list has been fetched yet.
     sources = _output("apt-get", "update", "--print-uris")
-    release = re.search(r"^VERSION_CODENAME=(\w+)", Path("/etc/os-release").read_text("utf-8"), re.M)
+    os_release = Path("/etc/os-release").read_text("utf-8")
+    release = re.search(r"^VERSION_CODENAME=(\w+)", os_release, re.MULTILINE)
     suite = release[1] if release else "stable"
     found = re.search(rf"^'(\S+/debian)/dists/{suite}/InRelease'", sources, re.MULTILINE)
     return found[1] if found else None

@@ -1,5 +1,5 @@
 // The Kubernetes release of the real-kubelet suite, spelled here and nowhere else:
-// `python tests/kubelet/release.py pin v1.NN.P` rewrites this file and go.sum.
+// `python -m tests.kubelet.release pin v1.NN.P` rewrites this file and go.sum.
 module sriov-node-agent/tests/kubelet
 
 go 1.26.0

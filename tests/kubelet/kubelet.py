@@ -113,16 +113,18 @@ class Kubelet:
         with self._pod_resources() as service:
             found = service.call("GetAllocatableResources").devices
         return frozenset(
-            device for entry in map(_held, found) if entry.resource == resource
+            device
+            for entry in map(_held, found)
+            if entry.resource == resource
             for device in entry.devices
         )
 
-    def held(self, pod: str, namespace: str = "default") -> dict[str, list[Held]]:
+    def held(self, pod: str, namespace: str = "default") -> dict[str, frozenset[Held]]:
         """What each container of a pod holds, by the container's name."""
         with self._pod_resources() as service:
             pods = service.call("List").pod_resources
         return {
-            container.name: [_held(entry) for entry in container.devices]
+            container.name: frozenset(map(_held, container.devices))
             for found in pods
             if (found.namespace, found.name) == (namespace, pod)
             for container in found.containers
@@ -189,7 +191,6 @@ _CONFIG = {
         "imagefs.available": "0%",
     },
     "imageGCHighThresholdPercent": 100,
-    "localStorageCapacityIsolation": False,
     "makeIPTablesUtilChains": False,
     "oomScoreAdj": 0,
     "volumePluginDir": f"{ROOT}/volume-plugins",

@@ -1,8 +1,9 @@
-"""One node: namespaces, control group, containerd and kubelet, started in order, ended in reverse."""
+"""One node: namespaces, control group, containerd, kubelet; started in order, ended in reverse."""
 
 from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import attrs
@@ -14,7 +15,9 @@ from .pods import Pods
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
+
+HOST_ROOT = "/run/host"
+_SHARED = {"/dev": "dev", kubelet.ROOT: "var/lib/kubelet", "/run/cdi": "var/run/cdi"}
 
 
 @attrs.frozen
@@ -25,6 +28,19 @@ class Node:
     containerd: containerd.Containerd
     kubelet: kubelet.Kubelet
     pods: Pods
+
+    def host_root(self, tree: Path) -> str:
+        """Where the node shows a laid-out host (an agent's `--host-root`).
+
+        What kubelet and containerd share with an agent is the node's own: /dev, kubelet's folder,
+        and the folder of CDI specs; everything else is the tree's.
+        """
+        self.inside.bind(tree, HOST_ROOT)
+        for inside, at in _SHARED.items():
+            (tree / at).mkdir(parents=True, exist_ok=True)
+            self.inside.path(inside).mkdir(exist_ok=True)
+            self.inside.bind(Path(inside), f"{HOST_ROOT}/{at}")
+        return HOST_ROOT
 
 
 @contextmanager

@@ -15,15 +15,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from .containerd import Containerd, Output
-    from .kubelet import Kubelet
+    from .kubelet import Held, Kubelet
 
 
 @attrs.frozen
 class Container:
-    """A container to be: the devices it asks for, by resource name."""
+    """A container to be: what it asks of each resource, by name, and its own environment."""
 
     name: str = "main"
     asks: Mapping[str, int] = attrs.field(factory=dict)
+    environ: Mapping[str, str] = attrs.field(factory=dict)
 
     def manifest(self) -> dict[str, object]:
         """The container as a pod manifest says it."""
@@ -32,6 +33,7 @@ class Container:
             "name": self.name,
             "image": BUSYBOX,
             "imagePullPolicy": "Never",
+            "env": [{"name": name, "value": value} for name, value in self.environ.items()],
             "resources": {"limits": limits, "requests": limits},
         }
 
@@ -81,9 +83,20 @@ class Pods:
         partial.rename(folder / f"{name}.json")
 
     def remove(self, name: str) -> None:
-        """Take a pod back, and wait until kubelet has forgotten it."""
+        """Take a pod back, and wait until its containers are gone and its devices free."""
         (self.kubelet.node.path(MANIFESTS) / f"{name}.json").unlink()
-        eventually(lambda: self.status(name) is None, f"pod {name} is gone")
+        eventually(
+            lambda: (
+                self.status(name) is None
+                and full_name(name) not in self.containerd.sandboxes()
+                and not self.kubelet.held(full_name(name))
+            ),
+            f"pod {name} is gone",
+        )
+
+    def holds(self, name: str, container: str = "main") -> frozenset[Held]:
+        """The devices of a container, as pod-resources tells them."""
+        return self.kubelet.held(full_name(name)).get(container, frozenset())
 
     def status(self, name: str) -> Status | None:
         """What kubelet says of a pod now, or None if it knows of none by that name."""

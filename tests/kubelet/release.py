@@ -1,4 +1,4 @@
-"""The Kubernetes release under test: read from go.mod, built by the Go toolchain, kept in the cache.
+"""The Kubernetes release under test: named by go.mod, built by the Go toolchain, cached.
 
     python -m tests.kubelet.release build           kubelet (or name the groups to build)
     python -m tests.kubelet.release pin v1.NN.P     another release: rewrites go.mod and go.sum
@@ -9,6 +9,7 @@ by folders of its own repository, are replaced by the same code as published und
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -69,9 +70,10 @@ def _build(group: str, folder: Path) -> None:
     )
     packages = [f"k8s.io/kubernetes/cmd/{name}" for name in GROUPS[group]]
     started = time.monotonic()
-    _go("build", "-trimpath", "-buildvcs=false", f"-ldflags=-s -w {flags}", "-o", f"{folder}/", *packages)
-    took = time.monotonic() - started
-    (folder / "build.txt").write_text(f"{release} {group}: built in {took:.0f} s\n", encoding="utf-8")
+    options = ("-trimpath", "-buildvcs=false", f"-ldflags=-s -w {flags}", "-o", f"{folder}/")
+    _go("build", *options, *packages)
+    took = f"{release} {group}: built in {time.monotonic() - started:.0f} s\n"
+    (folder / "build.txt").write_text(took, encoding="utf-8")
 
 
 def _take_protos(folder: Path) -> None:
@@ -94,22 +96,18 @@ def _go(*arguments: str) -> str:
 
 
 def _pin(release: str) -> None:
-    """Rewrite go.mod for another release and let Go find the versions that it needs."""
+    """Rewrite go.mod for another release, and let Go find the versions that it needs."""
     module = "k8s.io/kubernetes"
-    _go("mod", "edit", *(f"-droprequire={path}" for path in _required()))
-    _go("mod", "edit", f"-require={module}@{release}")
     wanted = _go("mod", "download", "-json", f"{module}@{release}")
-    found = re.search(r'"GoMod": "(.+)"', wanted)
-    if found is None:
-        raise LookupError(f"the module proxy has no go.mod of {module} {release}")
-    staging = re.findall(r"(k8s\.io/\S+) => \./staging", Path(found[1]).read_text(encoding="utf-8"))
+    theirs = Path(json.loads(wanted)["GoMod"]).read_text(encoding="utf-8")
     published = release.replace("v1.", "v0.", 1)
-    _go("mod", "edit", *(f"-replace={path}={path}@{published}" for path in sorted(set(staging))))
+    staging = sorted(set(re.findall(r"(k8s\.io/\S+) => \./staging", theirs)))
+    replaced = "".join(f"\t{path} => {path} {published}\n" for path in staging)
+    kept, _, _ = (HERE / "go.mod").read_text(encoding="utf-8").partition("\nrequire")
+    ours = f"{kept}\nrequire {module} {release}\n\nreplace (\n{replaced})\n"
+    (HERE / "go.mod").write_text(ours, encoding="utf-8")
+    (HERE / "go.sum").unlink(missing_ok=True)
     _go("mod", "tidy")
-
-
-def _required() -> list[str]:
-    return re.findall(r"^\s+(\S+) v\S+(?: // indirect)?$", (HERE / "go.mod").read_text("utf-8"), re.M)
 
 
 def main(arguments: list[str]) -> None:
@@ -118,7 +116,7 @@ def main(arguments: list[str]) -> None:
         case ["build", *groups]:
             for group in groups or ["node"]:
                 folder = binaries(group)
-                print((folder / "build.txt").read_text(encoding="utf-8").strip(), "->", folder)
+                sys.stdout.write((folder / "build.txt").read_text(encoding="utf-8"))
         case ["pin", release]:
             _pin(release)
         case _:

@@ -1,4 +1,4 @@
-"""Waiting for what other programs do: they tell by an answer, so they are asked until they give it."""
+"""Waiting for what other programs do: they are asked until they give the answer."""
 
 from __future__ import annotations
 

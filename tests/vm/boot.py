@@ -17,12 +17,14 @@ import attrs
 
 from . import debian, initramfs, qemu
 from .cache import cache_folder
-from .wiring import IN_GUEST
+from .wiring import IN_GUEST, MODULES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 _TAIL_LINES = 60
+# QEMU warns of what is wanted: the NICs' cables lead nowhere.
+_NO_NEWS = "is not connected to host network"
 
 # PID 1 of the guest once the root is in place. The sleep keeps it alive until the power is off.
 _START = """\
@@ -70,9 +72,10 @@ class Guest:
         """Boot, and run `command` in `folder`, a path of the host, for at most `limit_s`."""
         packages = debian.unpacked(cache_folder())
         archive = initramfs.built(cache_folder(), packages)
+        variables = {IN_GUEST: "1", MODULES: str(packages.modules), **environ}
         start = _START.format(
             home=shlex.quote(str(Path.home())),
-            environ=" ".join(f"{name}={shlex.quote(value)}" for name, value in environ.items()),
+            environ=shlex.join(f"{name}={value}" for name, value in variables.items()),
             folder=shlex.quote(str(folder)),
             words=shlex.join(command),
         )
@@ -123,9 +126,12 @@ class Guest:
                     yield json.loads(line)
                 else:
                     log.write(line + b"\n")
-                    text = line.decode(errors="replace").rstrip()
-                    self.tail.append(text)
-                    self._echo(text)
+                    self._say(line.decode(errors="replace").rstrip())
+
+    def _say(self, line: str) -> None:
+        if _NO_NEWS not in line:
+            self.tail.append(line)
+            self._echo(line)
 
     def _lines(self) -> Iterator[tuple[int, bytes]]:
         console = self._process.stdout
@@ -135,11 +141,11 @@ class Guest:
             for source in unfinished:
                 selector.register(source, selectors.EVENT_READ)
             while selector.get_map():
-                ready = selector.select(None if self.overran else self._limit_s - self.age_s)
-                if not ready:
+                left_s = self._limit_s - self.age_s
+                if left_s <= 0 and not self.overran:
                     self.overran = True
                     self._process.kill()
-                for key, _ in ready:
+                for key, _ in selector.select(None if self.overran else left_s):
                     chunk = os.read(key.fd, 65536)
                     if not chunk:
                         selector.unregister(key.fd)

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-import lzma
-import re
 import shutil
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .cache import made_once
+from .modules import loadable
 
 if TYPE_CHECKING:
     from .debian import Packages
 
-# Order is load order; what they depend on is found in the modules themselves.
+# Without their dependencies, which are found in the modules themselves.
 MODULES = (
     "9pnet_virtio",
     "9p",
@@ -43,7 +42,7 @@ def _build(folder: Path, packages: Packages) -> None:
     shutil.copy(packages.tree / "bin/busybox", tree / "bin/busybox")
     shutil.copy(_INIT, tree / "init")
     (tree / "init").chmod(0o755)
-    modules = _with_dependencies(packages.modules)
+    modules = loadable(packages.modules, MODULES)
     for name, content in modules.items():
         (tree / f"modules/{name}.ko").write_bytes(content)
     (tree / "modules/order").write_text("\n".join(modules) + "\n", encoding="ascii")
@@ -65,46 +64,3 @@ def _archive(tree: Path, busybox: Path, target: Path) -> None:
         [busybox, "gzip", "-c"], input=cpio.stdout, stdout=subprocess.PIPE, check=True
     )
     target.write_bytes(packed.stdout)
-
-
-def _with_dependencies(folder: Path) -> dict[str, bytes]:
-    """The modules by name, each after those it needs.
-
-    Debian makes its index of dependencies at installation, so it is read from the modules: the
-    fields `depends` (needed symbols) and `softdep` of their .modinfo section.
-    """
-    files = {_module_name(path): path for path in folder.rglob("*.ko*")}
-    builtin = folder.joinpath("modules.builtin").read_text(encoding="ascii").split()
-    present = {_module_name(Path(line)) for line in builtin}
-    loaded: dict[str, bytes] = {}
-
-    def load(name: str) -> None:
-        if name in present:
-            return
-        present.add(name)
-        content = _plain(files[name])
-        for needed in _needed(content):
-            load(needed)
-        loaded[name] = content
-
-    for name in MODULES:
-        load(name)
-    return loaded
-
-
-def _module_name(path: Path) -> str:
-    return path.name.split(".ko")[0].replace("-", "_")
-
-
-def _plain(path: Path) -> bytes:
-    content = path.read_bytes()
-    return lzma.decompress(content) if path.suffix == ".xz" else content
-
-
-def _needed(module: bytes) -> list[str]:
-    names: list[bytes] = []
-    for found in re.finditer(rb"\0depends=([^\0]+)\0", module):
-        names += found[1].split(b",")
-    for found in re.finditer(rb"\0softdep=pre: ([^\0]+)\0", module):
-        names += found[1].split()
-    return [name.decode().replace("-", "_") for name in names]

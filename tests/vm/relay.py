@@ -19,7 +19,6 @@ import pytest
 from . import debian
 from .boot import Guest
 from .cache import cache_folder
-from .wiring import IN_GUEST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -110,7 +109,7 @@ class Relay:
         return Guest.booted(
             [sys.executable, "-m", "pytest", *config, *options, *_PLUGINS, *tests],
             # Each plugin that happens to be installed costs the emulated processor seconds.
-            environ={IN_GUEST: "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+            environ={"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
             folder=self._config.rootpath,
             results=Path(tempfile.mkdtemp(prefix="sriov-node-agent-vm-")),
             limit_s=LIMIT_S,

@@ -1,7 +1,8 @@
 """What the host's half and the guest's half both know of the machine; imports nothing."""
 
-# Set inside the guest, and nowhere else.
+# Variables set inside the guest, and nowhere else; the second is the folder of its modules.
 IN_GUEST = "SRIOV_AGENT_IN_GUEST"
+MODULES = "SRIOV_AGENT_GUEST_MODULES"
 # The names by which the guest finds its two ports.
 QMP_PORT = "qmp"
 REPORTS_PORT = "reports"

@@ -7,17 +7,21 @@ driver would do it, and waiting is for what the kernel says.
 from __future__ import annotations
 
 import errno
+import os
 import select
 import socket
+import struct
 import subprocess
 import time
 from contextlib import ExitStack
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, TypeVar
 
 import attrs
 
-from tests.vm.wiring import QMP_PORT, nic
+from tests.vm.modules import loadable
+from tests.vm.wiring import MODULES, QMP_PORT, nic
 
 from .qmp import Monitor
 
@@ -31,6 +35,13 @@ PCI = Path("/sys/bus/pci")
 MAX_VFS = 7
 # Netlink protocols and groups: changes of links, and uevents as the kernel sends them.
 _HINTS = ((socket.NETLINK_ROUTE, 1), (15, 1))
+# include/uapi/rdma/rdma_netlink.h; the message type is client 5 (nldev), command 3.
+_NETLINK_RDMA = 20
+_NLDEV_NEWLINK = 5 << 10 | 3
+_NLDEV_ATTR_DEV_NAME = 2
+_NLDEV_ATTR_NDEV_NAME = 51
+_NLDEV_ATTR_LINK_TYPE = 65
+_REQUEST_ACK = 0x1 | 0x4
 
 
 def port(name: str) -> Path:
@@ -44,6 +55,16 @@ def port(name: str) -> Path:
 def monitor() -> Monitor:
     """The machine's monitor; one at a time can be open."""
     return Monitor(port(QMP_PORT))
+
+
+def load(module: str) -> None:
+    """Load a module of the guest's kernel, with those it needs."""
+    loaded = {entry.name for entry in Path("/sys/module").iterdir()}
+    for name, content in loadable(Path(os.environ[MODULES]), [module], loaded).items():
+        with NamedTemporaryFile(suffix=f"{name}.ko") as file:
+            file.write(content)
+            file.flush()
+            _busybox("insmod", file.name)
 
 
 def await_truth(tell: Callable[[], Found], within_s: float = 10.0) -> Found:
@@ -186,6 +207,29 @@ def rename(netdev: str, name: str) -> None:
     _set_link(netdev, "name", name)
 
 
+def add_rxe(netdev: str, name: str) -> None:
+    """Make a software RDMA device on a netdev; it sits below the netdev's PCI function."""
+    load("rdma_rxe")
+    attributes = b"".join(
+        struct.pack("=HH", 4 + len(text), number) + text + bytes(-len(text) % 4)
+        for number, text in (
+            (_NLDEV_ATTR_DEV_NAME, name.encode() + b"\0"),
+            (_NLDEV_ATTR_NDEV_NAME, netdev.encode() + b"\0"),
+            (_NLDEV_ATTR_LINK_TYPE, b"rxe\0"),
+        )
+    )
+    header = struct.pack("=IHHII", 16 + len(attributes), _NLDEV_NEWLINK, _REQUEST_ACK, 1, 0)
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_RDMA) as rdma:
+        rdma.sendto(header + attributes, (0, 0))
+        refusal = -struct.unpack_from("=i", rdma.recv(65536), 16)[0]
+    if refusal:
+        raise OSError(refusal, os.strerror(refusal), name)
+
+
 def _set_link(netdev: str, *words: str) -> None:
-    # Not by pyroute2, which takes the emulated processor five seconds to import.
-    subprocess.run(["/run/busybox", "ip", "link", "set", netdev, *words], check=True)
+    _busybox("ip", "link", "set", netdev, *words)
+
+
+def _busybox(*words: str) -> None:
+    # For links too: pyroute2 takes the emulated processor five seconds to import.
+    subprocess.run(["/run/busybox", *words], check=True)

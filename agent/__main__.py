@@ -1,0 +1,73 @@
+"""The command ``sriov-agent``: finds the command to run, and turns outcomes into exit codes.
+
+Exit codes: 0 asked to stop (or the command did its work), 1 crash, 2 bad configuration or usage.
+Only what a command uses is imported for it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, NoReturn
+
+from agent.errors import AgentError, ConfigError, UsageError
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+EXIT_CRASH = 1
+EXIT_BAD_INPUT = 2
+
+
+def main(argv: Sequence[str] | None = None) -> NoReturn:
+    """Run a command line and end the process with its exit code."""
+    code = run(sys.argv[1:] if argv is None else argv)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if any(thread.daemon for thread in threading.enumerate()):
+        os._exit(code)  # a read that hangs in a driver must not hold up the end of the process
+    sys.exit(code)
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run a command line; returns its exit code. Faults that were foreseen print one message."""
+    from agent.cli.arguments import parse  # noqa: PLC0415 - nothing is imported twice over
+
+    try:
+        return _dispatch(parse(argv))
+    except (UsageError, ConfigError) as error:
+        _say(error)
+        return EXIT_BAD_INPUT
+    except AgentError as error:
+        _say(error)
+        return EXIT_CRASH
+    except BrokenPipeError:
+        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115 - `| head` took what it wanted
+        return 0
+    except KeyboardInterrupt:
+        return 0
+
+
+def _say(error: AgentError) -> None:
+    print(f"sriov-agent: {error}", file=sys.stderr)  # noqa: T201 - for people
+
+
+_COMMANDS = {
+    "run": "agent.cli.run",
+    "discover": "agent.cli.discover",
+    "validate": "agent.cli.validate",
+    "demo": "agent.cli.demo",
+}
+
+
+def _dispatch(arguments: Namespace) -> int:
+    """Import and run the command that was named."""
+    code: int = import_module(_COMMANDS[arguments.command]).command(arguments)
+    return code
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""What several commands make of their arguments: host paths, netlink or not, a configuration."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from argparse import Namespace
+from pathlib import Path
+
+from agent.config.load import Loaded, load_config
+from agent.config.schema import Config
+from agent.config.source import SourceState, read_source
+from agent.errors import ConfigError, UsageError
+from agent.roots import Roots
+
+
+def roots_of(arguments: Namespace) -> Roots:
+    """The host's paths; raises UsageError where the host root is no folder."""
+    host = Path(arguments.host_root).resolve()
+    if not host.is_dir():
+        raise UsageError(f"--host-root {arguments.host_root}: there is no such folder")
+    return Roots(host, arguments.kubelet_dir)
+
+
+def wants_netlink(arguments: Namespace, roots: Roots) -> bool:
+    """Whether netlink is in force: ``auto`` means on this machine's own host root only."""
+    if arguments.netlink == "auto":
+        return roots.is_real_host
+    return bool(arguments.netlink == "on")
+
+
+def node_name() -> str | None:
+    """This node's name as Kubernetes gave it to the container."""
+    return os.environ.get("NODE_NAME") or None
+
+
+def config_or_none(arguments: Namespace, default: str) -> tuple[Config, Loaded | None]:
+    """The pools of ``--config-file``, or of the default file if there is one.
+
+    Pools with errors are left out, as ``run`` does at its start. Raises ConfigError for a file
+    that was named and cannot be used.
+    """
+    named = arguments.config_file
+    source = asyncio.run(read_source(Path(named or default), node_name()))
+    if source.state is not SourceState.READ:
+        if named and not source.is_idle:
+            raise ConfigError(source.message)
+        return Config(), None
+    loaded = load_config(
+        source.data,
+        source=str(source.path),
+        default_prefix=arguments.resource_prefix,
+        strict=arguments.strict,
+    )
+    if loaded.config is None:
+        raise ConfigError("\n".join(loaded.lines()), loaded.problems)
+    return loaded.config, loaded

@@ -1,0 +1,74 @@
+"""``run``: from arguments to the running agent."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import traceback
+from argparse import Namespace
+from collections.abc import Iterator
+from pathlib import Path
+
+from agent import logs
+from agent.cli.host import node_name, roots_of, wants_netlink
+from agent.config.schema import AllocationPolicy
+from agent.daemon import run_agent
+from agent.errors import AgentError
+from agent.options import RunOptions
+
+
+def command(arguments: Namespace) -> int:
+    """Run until asked to stop. Raises AgentError for what was foreseen; a bug is exit code 1."""
+    level = arguments.verbosity if arguments.verbosity is not None else arguments.log_level
+    logs.configure(logs.parse_level(level), arguments.log_format)
+    if arguments.log_dir:
+        logs.emit("log.dir_unused", log_dir=arguments.log_dir)
+    options = run_options(arguments)
+    try:
+        asyncio.run(run_agent(options))
+    except AgentError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a bug: told whole, and the process ends
+        if (foreseen := _foreseen(error)) is not None:
+            raise foreseen from None
+        logs.emit("agent.failed", error=_first_of(error))
+        traceback.print_exception(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def _foreseen(error: Exception) -> AgentError | None:
+    """The foreseen fault inside a group, if there is nothing else in it."""
+    if isinstance(error, ExceptionGroup) and error.split(AgentError)[1] is None:
+        return next(e for e in _leaves(error) if isinstance(e, AgentError))
+    return None
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error
+
+
+def _first_of(error: Exception) -> str:
+    return repr(next(_leaves(error)))
+
+
+def run_options(arguments: Namespace) -> RunOptions:
+    """The arguments of ``run`` as one value."""
+    roots = roots_of(arguments)
+    return RunOptions(
+        roots=roots,
+        config_file=Path(arguments.config_file),
+        resource_prefix=arguments.resource_prefix,
+        node_name=node_name(),
+        strict=arguments.strict,
+        cdi=arguments.cdi_mode if arguments.use_cdi else None,
+        registration=arguments.registration,
+        allocation_policy=AllocationPolicy(arguments.allocation_policy),
+        netlink=wants_netlink(arguments, roots),
+        rescan_s=arguments.rescan_seconds,
+        http_address=arguments.http_address,
+    )

@@ -1,0 +1,216 @@
+"""Keeps the configuration in force: read at the start, then whenever its file has other content.
+
+A file with any error leaves the last good configuration in force. A ConfigMap is swapped whole when
+any of its keys is edited, so the content of this node's own file decides, not the event.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+
+import attrs
+
+from agent import logs
+from agent.bus import Bus
+from agent.config.load import Loaded, load_config
+from agent.config.schema import Config, Severity
+from agent.config.source import (
+    CONFIG_MAP_LINK,
+    FALLBACK_KEY,
+    SourceResult,
+    SourceState,
+    read_source,
+)
+from agent.errors import ConfigError
+from agent.host.inotify import DirectoryWatch, EntryChanged, LookAgain
+from agent.tasks import together
+
+QUIET_S = 0.03
+"""A plain rewrite empties the file first: wait until nothing more happens to it."""
+
+
+@attrs.frozen
+class ConfigChanged:
+    """Another configuration is in force."""
+
+    config: Config
+
+
+@attrs.frozen
+class ConfigRejected:
+    """The file cannot be used as it is; the last good configuration stays in force."""
+
+    summary: str
+
+
+@attrs.frozen
+class ConfigStanding:
+    """How the file stands, for readiness and status."""
+
+    path: str
+    in_force: bool = False
+    """Whether any configuration is in force."""
+    rejected: str = ""
+    """Why the file as it is now is not in force; empty = it is."""
+    reloads: int = 0
+    failures: int = 0
+
+
+class ConfigKeeper:
+    """Owns ``config``, the configuration in force; publishes ConfigChanged and ConfigRejected."""
+
+    def __init__(
+        self, path: Path, bus: Bus, *, prefix: str, node_name: str | None, strict: bool
+    ) -> None:
+        self.config = Config()
+        self.standing = ConfigStanding(str(path))
+        self._path = path
+        self._bus = bus
+        self._prefix = prefix
+        self._node_name = node_name
+        self._strict = strict
+        self._seen: tuple[SourceState, bytes] | None = None
+
+    async def start(self) -> None:
+        """Read the file for the first time.
+
+        Pools with errors are refused and the others served. Raises ConfigError where nothing is
+        left of a file that is not empty on purpose, or where there is no file and none will come.
+        """
+        source = await read_source(self._path, self._node_name)
+        self._seen = (source.state, source.data)
+        if source.is_idle:
+            logs.emit("config.idle", path=str(source.path), reason=source.message)
+            self._accept(Config())
+            return
+        if source.state is not SourceState.READ:
+            raise ConfigError(source.message)
+        loaded = self._load(source)
+        _tell_problems(loaded)
+        if not loaded.usable or loaded.config is None:
+            raise ConfigError(f"nothing in {source.path} can be used", loaded.problems)
+        self._accept(loaded.config)
+        _tell_refused(loaded)
+        logs.emit("config.in_force", path=str(source.path), pools=len(loaded.config.pools))
+
+    def _load(self, source: SourceResult) -> Loaded:
+        return load_config(
+            source.data,
+            source=str(source.path),
+            default_prefix=self._prefix,
+            strict=self._strict,
+        )
+
+    def _accept(self, config: Config) -> None:
+        self.config = config
+        self.standing = attrs.evolve(self.standing, in_force=True, rejected="")
+
+    async def reload(self, *, asked: bool = False) -> None:
+        """Read the file again and put it in force if it is without errors.
+
+        ``asked`` = by a person (SIGHUP): the outcome is told also if nothing changed.
+        """
+        source = await read_source(self._path, self._node_name)
+        seen = (source.state, source.data)
+        if seen == self._seen:
+            if asked:
+                logs.emit("config.unchanged", path=str(source.path))
+            return
+        self._seen = seen
+        if source.is_idle:
+            logs.emit("config.idle", path=str(source.path), reason=source.message)
+            self._put_in_force(Config())
+        elif source.state is not SourceState.READ:
+            self._reject(source.message)
+        else:
+            self._judge(source)
+
+    def _judge(self, source: SourceResult) -> None:
+        loaded = self._load(source)
+        _tell_problems(loaded)
+        if loaded.config is None or loaded.errors:
+            count = len(loaded.errors)
+            first = loaded.errors[0].render(str(source.path))
+            more = f" (and {count - 1} more)" if count > 1 else ""
+            self._reject(f"{first}{more}")
+            return
+        logs.emit("config.reloaded", path=str(source.path), pools=len(loaded.config.pools))
+        self._put_in_force(loaded.config)
+
+    def _put_in_force(self, config: Config) -> None:
+        self.standing = attrs.evolve(self.standing, reloads=self.standing.reloads + 1)
+        changed = config != self.config
+        self._accept(config)
+        if changed:
+            self._bus.publish(ConfigChanged(config))
+
+    def _reject(self, summary: str) -> None:
+        self.standing = attrs.evolve(
+            self.standing, rejected=summary, failures=self.standing.failures + 1
+        )
+        logs.emit("config.rejected", path=str(self._path), reason=summary)
+        self._bus.publish(ConfigRejected(summary))
+
+    async def run(self) -> None:
+        """Follow the file, and SIGHUP, for ever."""
+        changed, asked = asyncio.Event(), asyncio.Event()
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGHUP, asked.set)
+        try:
+            await together(
+                self._follow(changed), self._reload_when(changed), self._reload_asked(asked)
+            )
+        finally:
+            loop.remove_signal_handler(signal.SIGHUP)
+
+    async def _follow(self, changed: asyncio.Event) -> None:
+        """Set ``changed`` whenever something happens that can change what the file says."""
+        folders = (self._path, self._path.parent)
+        with DirectoryWatch(folders, files=self._files()) as watch:
+            changed.set()
+            async for change in watch:
+                if self._concerns(change):
+                    changed.set()
+
+    def _files(self) -> tuple[Path, ...]:
+        """Files that may be mounted alone, so that their folder tells nothing."""
+        return () if self._path.is_dir() else (self._path,)
+
+    def _concerns(self, change: EntryChanged | LookAgain) -> bool:
+        if isinstance(change, LookAgain):
+            return True
+        names = {self._path.name, CONFIG_MAP_LINK, FALLBACK_KEY, self._node_name}
+        return change.path.name in names
+
+    async def _reload_when(self, changed: asyncio.Event) -> None:
+        while True:
+            await changed.wait()
+            while changed.is_set():
+                changed.clear()
+                await asyncio.sleep(QUIET_S)
+            await self.reload()
+
+    async def _reload_asked(self, asked: asyncio.Event) -> None:
+        while True:
+            await asked.wait()
+            asked.clear()
+            await self.reload(asked=True)
+
+
+def _tell_problems(loaded: Loaded) -> None:
+    for problem in loaded.problems:
+        event = "config.error" if problem.severity is Severity.ERROR else "config.warning"
+        logs.emit(
+            event,
+            at=f"{loaded.source}:{problem.line}:{problem.column}",
+            path=problem.path,
+            message=problem.message,
+            advice=problem.advice or None,
+        )
+
+
+def _tell_refused(loaded: Loaded) -> None:
+    for refused in loaded.refused:
+        logs.emit("config.pool_refused", index=refused.index, resource=refused.resource)

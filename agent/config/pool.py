@@ -1,0 +1,247 @@
+"""Reads one pool of the resource list: its record, or everything that is wrong with it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import attrs
+
+from agent.config.fields import (
+    KnownKeys,
+    nearest,
+    read_bool,
+    read_choice,
+    read_list,
+    read_number,
+    read_object,
+    read_string,
+)
+from agent.config.findings import At, Findings, found, quoted
+from agent.config.json_faults import Text
+from agent.config.json_positions import Object
+from agent.config.legacy import dead_device_type, misplaced, read_v2_pool
+from agent.config.names import name_fault, prefix_fault
+from agent.config.pool_keys import HARMLESS_KEY, MAX_RECOVERY_HOLD_S, POOL_KEYS
+from agent.config.schema import AllocationPolicy, HealthPolicy, PoolConfig, Problem, SelectorSet
+from agent.config.selector_objects import everything, read_selector_object
+from agent.kinds import KINDS
+from agent.model.address import parse_bdf
+from agent.model.device import Kind
+
+_KNOWN = KnownKeys(*POOL_KEYS, HARMLESS_KEY, "isRdma")
+_KIND_NAMES = {str(kind).lower(): kind for kind in KINDS}
+_AUX_NAME = re.compile(r"[\w-]+\.[\w-]+\.[0-9]+", re.ASCII)
+_HEALTH = KnownKeys("link", "recoveryHoldSeconds")
+
+
+@attrs.frozen(eq=False)
+class PoolReading:
+    """What came of one pool."""
+
+    at: At
+    index: int
+    problems: tuple[Problem, ...]
+    resource: str | None = None
+    """Its full name, if it could be read, also of a refused pool."""
+    config: PoolConfig | None = None
+    """None = refused."""
+    translated: dict[str, Any] | None = None
+    """A pool of the v2 layout in today's form."""
+
+
+def read_pool(at: At, index: int, text: Text, *, default_prefix: str, strict: bool) -> PoolReading:
+    """One pool; every problem is found, not only the first."""
+    findings = Findings(text, strict, index)
+    if v2_pool := read_v2_pool(at):
+        resource = _plain_resource(at, default_prefix)
+        findings.error(at, v2_pool.message)
+        problems = tuple(attrs.evolve(p, resource=resource) for p in findings.problems)
+        return PoolReading(at, index, problems, resource, None, v2_pool.translated)
+    entries = read_object(at, _KNOWN, findings, elsewhere=misplaced)
+    if entries is None:
+        return PoolReading(at, index, tuple(findings.problems))
+    pool = _Pool(at, entries, findings, default_prefix)
+    config = pool.read()
+    problems = tuple(attrs.evolve(p, resource=pool.resource) for p in findings.problems)
+    return PoolReading(at, index, problems, pool.resource, None if findings.has_error else config)
+
+
+def _plain_resource(at: At, default_prefix: str) -> str | None:
+    """A pool's full name without a word about faults."""
+    members = {m.key.lower(): m.node.value for m in at.value.members}
+    name, prefix = members.get("resourcename"), members.get("resourceprefix") or default_prefix
+    return f"{prefix}/{name}" if isinstance(name, str) and isinstance(prefix, str) else None
+
+
+@attrs.define(eq=False)
+class _Pool:
+    at: At
+    entries: dict[str, At]
+    findings: Findings
+    default_prefix: str
+    resource: str | None = None
+
+    def read(self) -> PoolConfig | None:
+        name, prefix = self.name(), self.prefix()
+        if name is not None and prefix is not None:
+            self.resource = f"{prefix}/{name}"
+        kind = self.kind()
+        policy = self.entries.get("allocationPolicy")
+        config = PoolConfig(
+            prefix=prefix or "",
+            name=name or "",
+            kind=kind or Kind.NET_DEVICE,
+            selectors=self.selectors(kind),
+            exclude_topology=self.flag("excludeTopology"),
+            additional_info=self.additional_info(),
+            health=self.health(),
+            advertise_empty=self.flag("advertiseEmpty"),
+            allow_in_use=self.flag("allowInUse"),
+            allocation_policy=self.policy(policy) if policy else None,
+        )
+        return None if self.findings.has_error else config
+
+    def name(self) -> str | None:
+        at = self.entries.get("resourceName")
+        name = read_string(at, self.findings) if at else ""
+        if at is None or name == "":
+            self.findings.error(at or self.at, "resourceName is missing")
+            return None
+        if name is not None and (fault := name_fault(name)):
+            self.findings.error(at, f"resource name {quoted(name)} {fault}")
+        return name
+
+    def prefix(self) -> str | None:
+        at = self.entries.get("resourcePrefix")
+        prefix = read_string(at, self.findings) if at else self.default_prefix
+        if prefix is None:
+            return None
+        prefix = prefix or self.default_prefix
+        if fault := prefix_fault(prefix):
+            where = "resourcePrefix" if at and at.value else "the default (--resource-prefix)"
+            self.findings.error(at or self.at, f"{where} {quoted(prefix)} {fault}")
+        return prefix
+
+    def kind(self) -> Kind | None:
+        at = self.entries.get("deviceType")
+        if at is None or at.value == "":
+            return Kind.NET_DEVICE
+        word = read_string(at, self.findings)
+        if word is None:
+            return None
+        kind = _KIND_NAMES.get(word.lower())
+        if kind is None:
+            allowed = ", ".join(KINDS)
+            message = dead_device_type(word) or (
+                f"unknown device type {quoted(word)}, allowed: {allowed}{nearest(word, KINDS)}"
+            )
+            self.findings.error(at, message)
+        elif word != kind:
+            self.findings.hint(at, f"{quoted(word)} is read as {kind}")
+        return kind
+
+    def selectors(self, kind: Kind | None) -> tuple[SelectorSet, ...]:
+        at = self.entries.get("selectors")
+        if at is None:
+            self.findings.error(
+                self.at, f'needs "selectors"; "selectors": [{{}}] would mean {everything(kind)}'
+            )
+            return ()
+        objects: tuple[At, ...] = (at,)
+        if not isinstance(at.value, Object):
+            objects = read_list(at, self.findings, "an object or a list of objects")
+            if isinstance(at.value, tuple) and not objects:
+                self.findings.error(
+                    at, f"found an empty list; one empty object in it would mean {everything(kind)}"
+                )
+        rdma = self.pool_is_rdma(kind)
+        read = (read_selector_object(o, kind, self.findings, pool_is_rdma=rdma) for o in objects)
+        return tuple(s for s in read if s is not None)
+
+    def pool_is_rdma(self, kind: Kind | None) -> bool:
+        """An isRdma beside the selectors: a common slip that cost pods their RDMA nodes."""
+        at = self.entries.get("isRdma")
+        if at is None:
+            return False
+        wanted = read_bool(at, self.findings) is True
+        if kind is Kind.ACCELERATOR:
+            self.findings.warning(at, f"isRdma does not belong to deviceType {kind}", on_key=True)
+            return False
+        effect = "applied to every selector object, but move" if wanted else "without effect, move"
+        self.findings.warning(
+            at, f"isRdma beside selectors is {effect} it inside selectors", on_key=True
+        )
+        return wanted
+
+    def flag(self, key: str) -> bool:
+        at = self.entries.get(key)
+        return bool(at and read_bool(at, self.findings))
+
+    def policy(self, at: At) -> AllocationPolicy | None:
+        choices = tuple(str(p) for p in AllocationPolicy if p)
+        if at.value == "":
+            return AllocationPolicy.DEFAULT
+        word = read_choice(at, self.findings, choices)
+        return None if word is None else AllocationPolicy(word)
+
+    def health(self) -> HealthPolicy:
+        at = self.entries.get("health")
+        entries = read_object(at, _HEALTH, self.findings) if at else None
+        policy = HealthPolicy()
+        if entries is None:
+            return policy
+        if (link := entries.get("link")) and read_bool(link, self.findings) is False:
+            policy = attrs.evolve(policy, link=False)
+        if hold := entries.get("recoveryHoldSeconds"):
+            seconds = read_number(hold, self.findings, 0, MAX_RECOVERY_HOLD_S)
+            if seconds is not None:
+                policy = attrs.evolve(policy, recovery_hold_s=seconds)
+        return policy
+
+    def additional_info(self) -> dict[str, dict[str, str]]:
+        at = self.entries.get("additionalInfo")
+        if at is None:
+            return {}
+        if not isinstance(at.value, Object):
+            self.findings.error(at, f"found {found(at.value)}, wanted an object of objects")
+            return {}
+        info: dict[str, dict[str, str]] = {}
+        for member in at.value.members:
+            device, values = self.info_device(at.member(member), member.key), at.member(member)
+            if device is None or values.value is None:
+                continue
+            if device in info:
+                self.findings.warning(
+                    values, f"{device} is given twice, both are joined", on_key=True
+                )
+            info.setdefault(device, {}).update(self.info_values(values))
+        return info
+
+    def info_device(self, at: At, key: str) -> str | None:
+        """Whose values these are, in normal form; no value of additionalInfo is ever shown."""
+        if key == "*" or _AUX_NAME.fullmatch(key):
+            return key
+        try:
+            return parse_bdf(key)
+        except ValueError:
+            self.findings.error(
+                at,
+                f"{quoted(key)} is neither * nor a PCI address nor an auxiliary device's name "
+                "(mlx5_core.sf.4)",
+                on_key=True,
+            )
+            return None
+
+    def info_values(self, at: At) -> dict[str, str]:
+        if not isinstance(at.value, Object):
+            self.findings.error(at, "wanted an object of strings")
+            return {}
+        values: dict[str, str] = {}
+        for member in at.value.members:
+            value = member.node.value
+            if isinstance(value, str):
+                values[member.key] = value
+            elif value is not None:
+                self.findings.error(at.member(member), "wanted a string")
+        return values

@@ -1,0 +1,139 @@
+"""Fetches the configuration file's bytes, or says in words why there are none.
+
+The first step of loading, and the only one that touches the disk. A directory stands for a
+mounted ConfigMap with one key per node; no key for this node means no pools, not a fault.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from enum import StrEnum
+from pathlib import Path
+
+import aiofiles
+import aiofiles.os
+import attrs
+
+MAX_BYTES = 16 * 1024 * 1024
+"""A ConfigMap holds at most 1 MiB (Kubernetes API)."""
+CONFIG_MAP_LINK = "..data"
+"""The link that kubelet swaps when a mounted ConfigMap changes."""
+FALLBACK_KEY = "config.json"
+
+_KINDS = {
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+class SourceState(StrEnum):
+    """What became of reading the configuration."""
+
+    READ = "read"
+    """``data`` holds the file's bytes."""
+    NO_KEY = "no key for this node"
+    """A directory without a file for this node: no pools, ready and idle."""
+    AWAITED = "missing in a mounted ConfigMap"
+    """The file may still come: no pools, idle, watched for."""
+    MISSING = "missing"
+    """Nothing is there, and nothing says that anything will come."""
+    UNUSABLE = "unusable"
+    """Something is there that cannot be read as a configuration file."""
+
+
+@attrs.frozen
+class SourceResult:
+    """The bytes of the configuration, or why there are none."""
+
+    path: Path
+    """The file that was read or looked for; inside the directory where one was given."""
+    state: SourceState
+    data: bytes = b""
+    message: str = ""
+    """Cause and fix in one sentence; empty if read."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the agent should run without pools and wait."""
+        return self.state in {SourceState.NO_KEY, SourceState.AWAITED}
+
+
+async def read_source(path: Path, node_name: str | None) -> SourceResult:
+    """Read the configuration at ``path``; in a directory this node's key, then config.json.
+
+    Never raises for anything that a path can be: missing, unreadable, a pipe, a loop of links.
+    """
+    try:
+        if await aiofiles.os.path.isdir(path):
+            return await _read_directory(path, node_name)
+        return await _read_file(path)
+    except ValueError:
+        return SourceResult(path, SourceState.UNUSABLE, message="the path holds a NUL character")
+
+
+async def _read_directory(folder: Path, node_name: str | None) -> SourceResult:
+    names = [name for name in (node_name, FALLBACK_KEY) if name and "/" not in name]
+    for name in names:
+        if await _stands(folder / name):
+            return await _read_file(folder / name)
+    looked_for = " nor ".join(names)
+    hint = "" if node_name else "; NODE_NAME is not set, so no key could be chosen by node"
+    return SourceResult(
+        folder / names[0],
+        SourceState.NO_KEY,
+        message=f"{folder} holds neither {looked_for}: no pools for this node{hint}"
+        if len(names) > 1
+        else f"{folder} holds no {looked_for}: no pools for this node{hint}",
+    )
+
+
+async def _read_file(path: Path) -> SourceResult:
+    try:
+        # Looked at before opening: opening some devices has effects, opening a pipe may block.
+        mode = (await aiofiles.os.stat(path)).st_mode
+        if not stat.S_ISREG(mode):
+            return _unusable(path, f"is {_KINDS.get(stat.S_IFMT(mode), 'a directory')}, not a file")
+        async with aiofiles.open(path, "rb", opener=_open_at_once) as file:
+            data: bytes = await file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        return await _missing(path)
+    except OSError as error:
+        return _unusable(path, f"cannot be read: {error.strerror or error}")
+    if len(data) > MAX_BYTES:
+        return _unusable(
+            path, f"is over {MAX_BYTES // 1024**2} MiB: no configuration is that large"
+        )
+    return SourceResult(path, SourceState.READ, data)
+
+
+async def _stands(path: Path) -> bool:
+    """Whether anything of that name is there, a link to nowhere too."""
+    return await aiofiles.os.path.exists(path) or await aiofiles.os.path.islink(path)
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open without waiting, should a pipe have taken the file's place meanwhile."""
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
+
+
+def _unusable(path: Path, what: str) -> SourceResult:
+    return SourceResult(path, SourceState.UNUSABLE, message=f"{path} {what}")
+
+
+async def _missing(path: Path) -> SourceResult:
+    if await _stands(path.parent / CONFIG_MAP_LINK):
+        return SourceResult(
+            path,
+            SourceState.AWAITED,
+            message=f"{path.parent} is a mounted ConfigMap without the key {path.name}: no pools "
+            "until it appears",
+        )
+    message = f"{path} does not exist"
+    if await aiofiles.os.path.islink(path):
+        message = f"{path} is a link to a file that does not exist"
+    if "$(" in str(path):
+        message += "; $(...) was not replaced: is the variable defined in the pod's env?"
+    return SourceResult(path, SourceState.MISSING, message=message)

@@ -1,0 +1,217 @@
+"""The running agent: puts the parts together, and takes them apart in the opposite order.
+
+Start: configuration, node lock, first scan and holders side by side, first lists, then everything
+that follows the host. Stop: the followers end, then the fleet closes its streams and sockets; CDI
+specs and device-info files stay, since running pods need them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Coroutine, Iterator
+from contextlib import suppress
+
+from agent import __version__, logs
+from agent.allocator import Allocator
+from agent.bus import Bus
+from agent.config.keeper import ConfigChanged, ConfigKeeper
+from agent.config.schema import Config
+from agent.discovery.links import LinkMonitor
+from agent.discovery.monitor import Monitor
+from agent.discovery.reread import reread
+from agent.discovery.scan import scan
+from agent.discovery.tree import follow_tree
+from agent.export.specs import CdiSpecs
+from agent.host import devlink
+from agent.kubelet.node_lock import NodeLock
+from agent.kubelet.podresources import (
+    ANSWER_LIMIT_S,
+    Holdings,
+    HoldingsFollower,
+    HoldingsRead,
+    read_holdings,
+)
+from agent.kubelet.watch import KubeletWatch
+from agent.model.device import Device
+from agent.model.events import HostHint, SnapshotTaken
+from agent.model.plugin_events import StreamOpened
+from agent.model.snapshot import Snapshot
+from agent.options import RunOptions
+from agent.plugin.fleet import Fleet
+from agent.pools.held import Holder
+from agent.reconcile import Reconciler
+from agent.tasks import together
+
+FIRST_HOLDERS_WITHIN_S = 0.5
+"""How long the first lists wait for kubelet to tell who holds what."""
+NETLINK_AFTER_S = 1.0
+"""When netlink is loaded at the latest; before, as soon as kubelet has a list."""
+
+
+async def run_agent(options: RunOptions, stop: asyncio.Event | None = None) -> None:
+    """Run until SIGTERM, SIGINT or ``stop``.
+
+    Raises ConfigError where the configuration cannot be used at the start; a bug passes through.
+    """
+    asked = _stop_on_signals(stop or asyncio.Event())
+    logs.emit(
+        "agent.starting",
+        version=__version__,
+        pid=os.getpid(),
+        host_root=str(options.roots.host),
+        kubelet_dir=str(options.roots.kubelet),
+    )
+    await Daemon(options).run(asked)
+    logs.emit("agent.stopped")
+
+
+def _stop_on_signals(stop: asyncio.Event) -> asyncio.Event:
+    def ask(number: signal.Signals) -> None:
+        if not stop.is_set():
+            logs.emit("agent.stopping", reason=number.name)
+        stop.set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ask, number)
+    return stop
+
+
+class Daemon:
+    """One run of the agent."""
+
+    def __init__(self, options: RunOptions) -> None:
+        self.options = options
+        self.bus = Bus()
+        roots = options.roots
+        self.config = ConfigKeeper(
+            options.config_file,
+            self.bus,
+            prefix=options.resource_prefix,
+            node_name=options.node_name,
+            strict=options.strict,
+        )
+        self.monitor = Monitor(self._scan, self.bus)
+        self.allocator = Allocator(
+            roots,
+            self.bus,
+            lambda: self.reconciler.pools,
+            self._reread,
+            cdi=options.cdi,
+            policy=options.allocation_policy,
+        )
+        self.links: LinkMonitor | None = None
+        self.reconciler: Reconciler
+
+    def _scan(self, generation: int) -> Snapshot:
+        return scan(
+            self.options.roots,
+            generation=generation,
+            netlink=self.options.netlink,
+            needs=needs(self.config.config),
+        )
+
+    def _reread(self, devices: tuple[Device, ...]) -> tuple[Device, ...]:
+        return reread(self.options.roots, devices)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """The whole life of the agent, until ``stop`` is set."""
+        await self.config.start()
+        async with asyncio.TaskGroup() as tasks:
+            life = tasks.create_task(self._live(tasks), name="life")
+            await stop.wait()
+            life.cancel()
+
+    async def _live(self, tasks: asyncio.TaskGroup) -> None:
+        """Take the node, tell the first lists, follow the host until cancelled."""
+        roots = self.options.roots
+        with KubeletWatch(roots, self.bus) as kubelet:
+            watching = tasks.create_task(kubelet.run(), name="kubelet")
+            try:
+                async with NodeLock(roots, self.bus):
+                    await self._serve(tasks)
+            finally:
+                watching.cancel()
+
+    async def _serve(self, tasks: asyncio.TaskGroup) -> None:
+        roots = self.options.roots
+        fleet = Fleet(roots, self.allocator, self.bus, tasks, self.options.registration)
+        specs = CdiSpecs(roots, on=self.options.cdi is not None)
+        self.reconciler = Reconciler(self.bus, fleet, specs)
+        async with fleet:
+            snapshot, holdings = await self._first_look()
+            self.reconciler.config_changed(self.config.config)
+            self.reconciler.host_changed(SnapshotTaken(snapshot, settled=True))
+            if holdings is not None:
+                self._holders_told(HoldingsRead(holdings, asyncio.get_running_loop().time()))
+            await self.reconciler.reconcile()
+            await together(*self._followers(snapshot, holdings))
+
+    async def _first_look(self) -> tuple[Snapshot, Holdings | None]:
+        """The first scan, with the holders if kubelet tells them soon."""
+        asking = asyncio.create_task(self._read_holdings(FIRST_HOLDERS_WITHIN_S))
+        snapshot = await self.monitor.scan_now()
+        return snapshot, await asking
+
+    async def _read_holdings(self, limit_s: float = ANSWER_LIMIT_S) -> Holdings | None:
+        return await read_holdings(self.options.roots, lambda _: True, limit_s=limit_s)
+
+    def _holders_told(self, read: HoldingsRead) -> None:
+        """Kubelet tells of every plugin's devices: keep those that concern our functions."""
+        configured = {p.resource for p in self.config.config.pools}
+        known = self.monitor.newest.by_id
+        told = {
+            device_id: Holder(h.resource, h.pod, h.namespace, h.container)
+            for device_id, h in read.holdings.by_device.items()
+            if h.resource in configured or device_id in known
+        }
+        self.reconciler.holders_told(told, read.asked_at)
+
+    def _followers(
+        self, snapshot: Snapshot, holdings: Holdings | None
+    ) -> Iterator[Coroutine[object, object, None]]:
+        """Everything that keeps the state true while the agent runs."""
+        options = self.options
+        self.bus.on(HoldingsRead, self._holders_told)
+        self.bus.on(ConfigChanged, self._config_changed)
+        yield self.reconciler.run()
+        yield self.monitor.run()
+        yield self.config.run()
+        yield HoldingsFollower(self.bus, self._read_holdings, holdings).run()
+        if options.netlink:
+            self.links = LinkMonitor(options.roots, self.bus, snapshot)
+            yield self._follow_links(self.links)
+        if not options.roots.is_real_host:
+            yield follow_tree(options.roots, self.bus)
+        if options.rescan_s:
+            yield self._rescan()
+
+    def _config_changed(self, event: ConfigChanged) -> None:
+        """Put it in force at once; facts that only it asks for come with the next scan."""
+        self.reconciler.config_changed(event.config)
+        self.bus.publish(HostHint("config"))
+
+    async def _follow_links(self, links: LinkMonitor) -> None:
+        """Load netlink once kubelet has its first list: the import would delay that."""
+        with self.bus.subscribe(StreamOpened) as opened, suppress(TimeoutError):
+            async with asyncio.timeout(NETLINK_AFTER_S if self.reconciler.outlooks else 0):
+                await opened.take()
+        await links.run()
+
+    async def _rescan(self) -> None:
+        """The safety scan, which works only while kernel events cannot be had."""
+        while True:
+            await asyncio.sleep(self.options.rescan_s)
+            if self.links is None or not self.links.is_open:
+                self.bus.publish(HostHint("timer"))
+
+
+def needs(config: Config) -> frozenset[str]:
+    """Which facts that cost a devlink dump the configuration asks for."""
+    keys = {c.key for p in config.pools for s in p.selectors for c in s.criteria}
+    wanted = {devlink.DDP} if "ddpProfiles" in keys else set()
+    if any(s.is_rdma for p in config.pools for s in p.selectors):
+        wanted.add(devlink.ENABLE_RDMA)
+    return frozenset(wanted)

@@ -1,0 +1,69 @@
+"""Facts of a few devices, read anew: for Allocate, which must not trust a scan of a moment ago."""
+
+from __future__ import annotations
+
+import attrs
+
+from agent.discovery.functions import Host, Pf, read_auxiliary, read_pf, read_vf
+from agent.host import auxiliary, netdev, pci, rdma, sysfs, vdpa
+from agent.host.rdma import RdmaHost
+from agent.model.device import Device, Role
+from agent.roots import Roots
+
+
+def reread(roots: Roots, devices: tuple[Device, ...]) -> tuple[Device, ...]:
+    """The devices as they are now, those that are gone left out; for a worker thread.
+
+    Facts of their PF (its name, VF indexes, representors) and of devlink are those of the given
+    devices: they do not change by themselves, and only a scan reads them.
+    """
+    with (
+        sysfs.folder(roots.sys) as sys,
+        sysfs.folder(roots.dev) as dev,
+        sysfs.folder(roots.sys / pci.BUS) as bus,
+        sysfs.folder(roots.sys / netdev.CLASS) as class_net,
+    ):
+        if sys is None or bus is None:
+            return ()
+        host = Host(
+            sys=sys,
+            bus=bus,
+            class_net=class_net,
+            folders={d.pci_address: pci.folder_name(bus, d.pci_address) for d in devices},
+            rdma=_rdma_host(sys, dev, devices),
+            vdpa=vdpa.read_bus(sys),
+        )
+        read = (_read_again(host, device) for device in devices)
+        return tuple(device for device in read if device is not None)
+
+
+def _rdma_host(sys: int, dev: int | None, devices: tuple[Device, ...]) -> RdmaHost:
+    """The host's RDMA nodes, which are many, only if one of the devices has an RDMA device now."""
+    paths = (
+        f"{pci.BUS if d.id == d.pci_address else auxiliary.BUS}/{d.id}/infiniband" for d in devices
+    )
+    return rdma.read_host(sys, dev) if any(sysfs.exists(sys, p) for p in paths) else RdmaHost()
+
+
+def _read_again(host: Host, known: Device) -> Device | None:
+    fresh = _read(host, known)
+    return fresh and attrs.evolve(
+        fresh,
+        pf_address=known.pf_address,
+        pf_name=known.pf_name,
+        index=known.index,
+        representor=known.representor,
+        rdma_enabled=known.rdma_enabled,
+        ddp_profile=known.ddp_profile,
+    )
+
+
+def _read(host: Host, known: Device) -> Device | None:
+    if known.role is Role.PF:
+        pf = read_pf(host, known.id)
+        return pf.device if isinstance(pf, Pf) else None
+    if known.role is Role.VF:
+        vf = read_vf(host, known.id, known.pf_address or "", None)
+        return vf if isinstance(vf, Device) else None
+    parent = attrs.evolve(known, id=known.pci_address)
+    return read_auxiliary(host, known.id, parent, None)

@@ -1,0 +1,212 @@
+"""One synchronous scan of the host into a Snapshot, for one worker thread.
+
+Thousands of tiny reads in one go: facts that are spread over the host (RDMA nodes, vDPA and
+auxiliary buses, devlink, routes) are read once, then every function once, PFs before VFs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+
+import attrs
+
+from agent.discovery.functions import (
+    Host,
+    Pf,
+    Skipped,
+    Unreadable,
+    read_auxiliary,
+    read_pf,
+    read_vf,
+)
+from agent.host import (
+    auxiliary,
+    ddptool,
+    devlink,
+    netdev,
+    pci,
+    rdma,
+    routes,
+    switchdev,
+    sysfs,
+    vdpa,
+)
+from agent.host.devlink import DevlinkFacts
+from agent.host.switchdev import Representor
+from agent.model.address import bdf_order
+from agent.model.device import Device, Kind
+from agent.model.snapshot import Snapshot
+from agent.roots import Roots
+
+
+def scan(
+    roots: Roots,
+    *,
+    generation: int = 0,
+    netlink: bool = False,
+    needs: frozenset[str] = frozenset(),
+) -> Snapshot:
+    """Everything about this host's functions, as far as it can be read now.
+
+    ``netlink`` says whether the kernel may be asked for routes and devlink facts; otherwise they
+    come from procfs and ``devlink.json`` below the host root. ``needs`` names the devlink facts
+    that somebody wants (``devlink.DDP``, ``devlink.ENABLE_RDMA``), since asking the kernel for
+    them may take firmware's time. A host without a PCI bus has no functions. Raises OSError only
+    where the process itself is out of descriptors or memory.
+    """
+    with sysfs.folder(roots.sys) as sys, sysfs.folder(roots.dev) as dev:
+        if sys is None:
+            return Snapshot(generation=generation)
+        rdma_host = rdma.read_host(sys, dev)
+        found = _Found()
+        with sysfs.folder(pci.BUS, sys) as bus, sysfs.folder(netdev.CLASS, sys) as class_net:
+            if bus is not None:
+                facts = _devlink_facts(roots, netlink=netlink, needs=needs)
+                wants_ddptool = netlink and devlink.DDP in needs and not facts.ddp
+                host = Host(
+                    sys=sys,
+                    bus=bus,
+                    class_net=class_net,
+                    folders=pci.functions(bus),
+                    rdma=rdma_host,
+                    vdpa=vdpa.read_bus(sys),
+                    auxiliary=auxiliary.read_bus(sys),
+                    devlink=facts,
+                    ddptool=ddptool.program() if wants_ddptool else None,
+                )
+                _read_functions(host, found)
+            parents = tuple(_netdev_parents(class_net, found.netdev_names))
+    return Snapshot(
+        generation=generation,
+        devices=tuple(sorted(found.devices, key=_bus_order)),
+        default_route_netdevs=_default_routes(roots, netlink=netlink),
+        netdev_parents=parents,
+        skipped_classes=tuple(sorted(found.skipped.items())),
+        missing_rdma_modules=(
+            rdma_host.missing_modules if any(d.rdma for d in found.devices) else ()
+        ),
+        rdma_cm=rdma_host.rdma_cm,
+        unreadable=tuple(sorted(found.unreadable)),
+    )
+
+
+@attrs.define
+class _Found:
+    """What the functions amount to, while they are being read."""
+
+    devices: list[Device] = attrs.field(factory=list)
+    skipped: Counter[str] = attrs.field(factory=Counter)
+    unreadable: list[tuple[str, str]] = attrs.field(factory=list)
+    netdev_names: set[str] = attrs.field(factory=set)
+
+    def note(self, outcome: Device | Skipped | Unreadable | None) -> None:
+        """Take in what reading one function came to."""
+        match outcome:
+            case Device():
+                self.devices.append(outcome)
+                self.netdev_names.update(n.name for n in outcome.netdevs)
+            case Skipped(pci_class):
+                self.skipped[f"0x{pci_class >> 8:04x}"] += 1
+            case Unreadable(bdf, attribute):
+                self.unreadable.append((bdf, attribute))
+            case None:
+                pass
+
+
+def _read_functions(host: Host, found: _Found) -> None:
+    pf_of_vf = {bdf: pci.physfn(host.bus, name) for bdf, name in host.folders.items()}
+    pfs = dict(_read_pfs(host, (bdf for bdf, pf in pf_of_vf.items() if pf is None), found))
+    pfs = dict(_with_ports(host, pfs, found.netdev_names))
+    for bdf, pf_address in pf_of_vf.items():
+        if pf_address is not None:
+            found.note(read_vf(host, bdf, pf_address, pfs.get(pf_address)))
+    for parent in tuple(found.devices):
+        pf = pfs.get(parent.pf_address or "")
+        for name in _auxiliary_names(host, parent, pf):
+            found.note(read_auxiliary(host, name, parent, pf))
+
+
+def _read_pfs(host: Host, bdfs: Iterable[str], found: _Found) -> Iterator[tuple[str, Pf]]:
+    for bdf in bdfs:
+        outcome = read_pf(host, bdf)
+        if isinstance(outcome, Pf):
+            found.note(outcome.device)
+            found.netdev_names.update(outcome.eswitch.names)
+            yield bdf, outcome
+        else:
+            found.note(outcome)
+
+
+def _with_ports(host: Host, pfs: Mapping[str, Pf], owned: set[str]) -> Iterator[tuple[str, Pf]]:
+    """Give every PF the representors of its VFs and SFs, wherever their netdevs lie."""
+    elsewhere: dict[str, list[Representor]] = defaultdict(list)
+    if any(pf.eswitch.switch_id for pf in pfs.values()):
+        below = (r for pf in pfs.values() for r in pf.eswitch.representors)
+        for representor in (*below, *_stray_representors(host, owned)):
+            elsewhere[representor.switch_id or ""].append(representor)
+    for bdf, pf in pfs.items():
+        others = elsewhere.get(pf.eswitch.switch_id or "", ())
+        if others or pf.eswitch.representors:
+            ports = switchdev.ports_of(pf.eswitch, bdf_order(bdf)[3], others)
+            yield bdf, attrs.evolve(pf, ports=ports)
+        else:
+            yield bdf, pf
+
+
+def _stray_representors(host: Host, owned: set[str]) -> Iterator[Representor]:
+    """Representors that no function's folder lists."""
+    if host.class_net is None:
+        return
+    for name in sysfs.listing(host.class_net):
+        if name in owned:
+            continue
+        with sysfs.folder(name, host.class_net) as folder:
+            port = netdev.read_port(folder, name) if folder is not None else None
+            representor = switchdev.representor_of(port) if port else None
+            if representor is not None:
+                owned.add(name)
+                yield representor
+
+
+def _auxiliary_names(host: Host, parent: Device, pf: Pf | None) -> Iterable[str]:
+    """The auxiliary devices directly below one function of this host; none for accelerators."""
+    if parent.kind is not Kind.NET_DEVICE:
+        return ()
+    return pf.aux_names if pf and pf.device is parent else host.auxiliary.below(parent.id)
+
+
+def _netdev_parents(
+    class_net: int | None, owned: set[str]
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """What every interface rests on that belongs to no function: bonds, bridges, VLANs."""
+    if class_net is None:
+        return
+    for name in sorted(set(sysfs.listing(class_net)) - owned):
+        lowers = netdev.lowers(class_net, name)
+        if lowers:
+            yield name, lowers
+
+
+def _default_routes(roots: Roots, *, netlink: bool) -> tuple[str, ...]:
+    """From the kernel where it may be asked and answers, else from procfs."""
+    if netlink:
+        try:
+            return routes.from_kernel()
+        except OSError as error:
+            sysfs.raise_if_exhausted(error)
+    with sysfs.folder(roots.proc) as proc:
+        return routes.from_procfs(proc) if proc is not None else ()
+
+
+def _devlink_facts(roots: Roots, *, netlink: bool, needs: frozenset[str]) -> DevlinkFacts:
+    if netlink:
+        return devlink.from_kernel(needs)
+    with sysfs.folder(roots.host) as host:
+        return devlink.from_file(host) if host is not None else DevlinkFacts()
+
+
+def _bus_order(device: Device) -> tuple[tuple[int, int, int, int], tuple[str, str, int]]:
+    """Functions as the bus has them, each followed by its auxiliary devices."""
+    position = ("", "", 0) if device.id == device.pci_address else auxiliary.order(device.id)
+    return bdf_order(device.pci_address), position

@@ -1,0 +1,60 @@
+"""Hints from a laid-out host: its files are plain files, so inotify tells when they change.
+
+sysfs sends no such events; this is for ``--host-root`` on a tree that stands in for a machine.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from asyncinotify import Inotify, Mask
+
+from agent import logs
+from agent.bus import Bus
+from agent.model.events import HostHint
+from agent.roots import Roots
+
+_MASK = (
+    Mask.CREATE
+    | Mask.DELETE
+    | Mask.MOVED_FROM
+    | Mask.MOVED_TO
+    | Mask.CLOSE_WRITE
+    | Mask.ONLYDIR
+    | Mask.DONT_FOLLOW
+)
+
+
+async def follow_tree(roots: Roots, bus: Bus) -> None:
+    """Publish a hint whenever something below ``sys``, ``dev`` or ``proc`` of the tree changes."""
+    with Inotify() as inotify:
+        watched = sum(_watch(inotify, top) for top in (roots.sys, roots.dev, roots.proc / "net"))
+        logs.emit("host.followed", by="inotify", folders=watched)
+        bus.publish(HostHint("tree"))
+        async for _ in _changes(inotify):
+            bus.publish(HostHint("tree"))
+
+
+async def _changes(inotify: Inotify) -> AsyncIterator[None]:
+    async for event in inotify:
+        if event.mask & Mask.ISDIR and event.mask & (Mask.CREATE | Mask.MOVED_TO) and event.path:
+            _watch(inotify, event.path)
+        if not event.mask & Mask.IGNORED:
+            yield
+
+
+def _watch(inotify: Inotify, top: Path) -> int:
+    """Watch every folder of a tree, from the top down so that nothing slips between."""
+    count = 0
+    for folder, _, _ in os.walk(top):
+        try:
+            inotify.add_watch(folder, _MASK)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            logs.emit("host.not_followed", folder=folder, error=str(error))
+            break
+        count += 1
+    return count

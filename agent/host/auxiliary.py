@@ -1,0 +1,59 @@
+"""Auxiliary devices (``bus/auxiliary/devices``): sub-functions and other parts of a function."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import attrs
+
+from agent.host import sysfs
+
+BUS = "bus/auxiliary/devices"
+SUB_FUNCTION = "sf"
+
+
+@attrs.frozen
+class AuxiliaryBus:
+    """The devices of the bus by the function they belong to."""
+
+    children: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict)
+    """Name of the folder above a device -> names of the devices in it."""
+    unplaced: frozenset[str] = frozenset()
+    """Devices whose entry on the bus is no link, so that it does not tell where they are."""
+
+    def below(self, parent: str, entries: Collection[str] = ()) -> list[str]:
+        """The devices directly below a function, given what its folder lists; sorted."""
+        return sorted({*self.children.get(parent, ()), *self.unplaced.intersection(entries)})
+
+
+def read_bus(sys: int) -> AuxiliaryBus:
+    """Read the bus once; ``<driver>.<type>.<id>`` is the form of every name on it."""
+    children: dict[str, list[str]] = {}
+    unplaced = []
+    for name in sysfs.names(sys, BUS):
+        if name.count(".") < 2:
+            continue
+        target = sysfs.link_target(sys, f"{BUS}/{name}")
+        if target is None:
+            unplaced.append(name)
+        else:
+            children.setdefault(_folder_above(target), []).append(name)
+    return AuxiliaryBus(
+        children={parent: tuple(names) for parent, names in children.items()},
+        unplaced=frozenset(unplaced),
+    )
+
+
+def type_of(name: str) -> str:
+    """The middle part of a name: what kind of auxiliary device it is."""
+    return name.split(".")[-2]
+
+
+def order(name: str) -> tuple[str, str, int]:
+    """Sort key of names below one function: driver, type, then the id as a number."""
+    driver, kind, number = name.rsplit(".", 2)
+    return driver, kind, int(number) if number.isdecimal() else 0
+
+
+def _folder_above(target: str) -> str:
+    return target.rpartition("/")[0].rpartition("/")[2]

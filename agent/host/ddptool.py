@@ -1,0 +1,39 @@
+"""The optional program ``ddptool``: DDP profiles of Intel 700 series NICs without devlink."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+
+_PROGRAM = "ddptool"
+_TIMEOUT_S = 5.0
+
+
+def program() -> str | None:
+    """Where the program is; None where it is not installed."""
+    return shutil.which(_PROGRAM)
+
+
+def profile(path: str, bdf: str) -> str | None:
+    """The profile that is loaded on one PF; None where there is none or the program fails."""
+    try:
+        answer = subprocess.run(  # noqa: S603 - a fixed program; the address is a parsed one
+            [path, "-l", "-a", "-j", "-s", bdf],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return parse(answer.stdout)
+
+
+def parse(output: bytes) -> str | None:
+    """The profile's name in the program's JSON; None where it found none (exit code 8)."""
+    try:
+        name = json.loads(output)["DDPInventory"]["DDPpackage"]["name"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return str(name) or None

@@ -1,0 +1,171 @@
+"""Facts that only devlink tells: DDP profiles and whether a function may do RDMA.
+
+Live by one generic netlink dump per wanted fact, with numbers from uapi linux/devlink.h; on a
+laid-out host from a file in the form of ``devlink -j dev info`` and ``devlink -j dev param show``.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import attrs
+
+from agent.host import netlink_wire as wire
+from agent.host import sysfs
+
+DDP = "ddp"
+ENABLE_RDMA = "enable_rdma"
+FILE = "devlink.json"
+
+_DDP_VERSION = "fw.app.name"  # Documentation/networking/devlink/ice.rst
+_GENL_ID_CTRL = 16
+_CTRL_CMD_GETFAMILY = 3
+_CTRL_ATTR_FAMILY_ID = 1
+_CTRL_ATTR_FAMILY_NAME = 2
+_CMD_PARAM_GET = 38
+_CMD_INFO_GET = 51
+_DEVLINK_VERSION = 1
+_ATTR_BUS_NAME = 1
+_ATTR_DEV_NAME = 2
+_ATTR_PARAM = 80
+_ATTR_PARAM_NAME = 81
+_ATTR_PARAM_VALUES_LIST = 84
+_ATTR_PARAM_VALUE = 85
+_ATTR_PARAM_VALUE_DATA = 86
+_ATTR_PARAM_VALUE_CMODE = 87
+_ATTR_INFO_VERSION_RUNNING = 101
+_ATTR_INFO_VERSION_NAME = 103
+_ATTR_INFO_VERSION_VALUE = 104
+_CMODE_DRIVERINIT = 1
+_GENL_HEADER = struct.Struct("=BBH")  # command, version, reserved
+_BUSES = frozenset({"pci", "auxiliary"})
+
+
+@attrs.frozen
+class DevlinkFacts:
+    """What devlink says, by PCI address or auxiliary name; what was not asked for is empty."""
+
+    ddp: Mapping[str, str] = attrs.field(factory=dict)
+    """Running ``fw.app.name``."""
+    enable_rdma: Mapping[str, bool] = attrs.field(factory=dict)
+    """Parameter ``enable_rdma`` as the driver was initialised with."""
+
+
+def from_kernel(needs: frozenset[str]) -> DevlinkFacts:
+    """Ask the kernel for the wanted facts only; a kernel without devlink knows none."""
+    family = _family() if needs & {DDP, ENABLE_RDMA} else None
+    if family is None:
+        return DevlinkFacts()
+    return DevlinkFacts(
+        ddp=parse_info(_dump(family, _CMD_INFO_GET)) if DDP in needs else {},
+        enable_rdma=parse_params(_dump(family, _CMD_PARAM_GET)) if ENABLE_RDMA in needs else {},
+    )
+
+
+def from_file(host: int) -> DevlinkFacts:
+    """The facts that a laid-out host carries in ``devlink.json``; none where it carries none.
+
+    ``{"info": {"pci/0000:3b:00.0": {"versions": {"running": {"fw.app.name": ...}}}},
+    "param": {"pci/0000:3b:00.0": [{"name": "enable_rdma", "values": [{"value": true}]}]}}``,
+    the two outputs of the devlink program in one object.
+    """
+    raw = sysfs.read_all(host, FILE)
+    try:
+        content = json.loads(raw) if raw else {}
+        return DevlinkFacts(
+            ddp=_ddp_of_json(content.get("info", {})),
+            enable_rdma=_enable_rdma_of_json(content.get("param", {})),
+        )
+    except (ValueError, AttributeError, TypeError, KeyError, IndexError):
+        return DevlinkFacts()
+
+
+def parse_info(messages: Iterable[bytes]) -> dict[str, str]:
+    """Name -> running DDP profile, from the payloads of a DEVLINK_CMD_INFO_GET dump."""
+    found = {}
+    for message in messages:
+        name, attributes = _instance(message)
+        for kind, value in attributes:
+            if name is None or kind != _ATTR_INFO_VERSION_RUNNING:
+                continue
+            version = dict(wire.attributes(value))
+            if wire.text(version.get(_ATTR_INFO_VERSION_NAME, b"")) == _DDP_VERSION:
+                found[name] = wire.text(version.get(_ATTR_INFO_VERSION_VALUE, b""))
+    return {name: profile for name, profile in found.items() if profile}
+
+
+def parse_params(messages: Iterable[bytes]) -> dict[str, bool]:
+    """Name -> ``enable_rdma``, from the payloads of a DEVLINK_CMD_PARAM_GET dump.
+
+    The value of a boolean parameter is a flag: present is true, absent is false.
+    """
+    found = {}
+    for message in messages:
+        name, attributes = _instance(message)
+        param = dict(wire.attributes(dict(attributes).get(_ATTR_PARAM, b"")))
+        if name is None or wire.text(param.get(_ATTR_PARAM_NAME, b"")) != ENABLE_RDMA:
+            continue
+        for kind, value in wire.attributes(param.get(_ATTR_PARAM_VALUES_LIST, b"")):
+            if kind == _ATTR_PARAM_VALUE:
+                fields = dict(wire.attributes(value))
+                if fields.get(_ATTR_PARAM_VALUE_CMODE) == bytes([_CMODE_DRIVERINIT]):
+                    found[name] = _ATTR_PARAM_VALUE_DATA in fields
+    return found
+
+
+def _instance(message: bytes) -> tuple[str | None, list[tuple[int, bytes]]]:
+    """(device name, attributes) of one message; the name is None for other buses."""
+    attributes = list(wire.attributes(message[_GENL_HEADER.size :]))
+    names = dict(attributes)
+    bus = wire.text(names.get(_ATTR_BUS_NAME, b""))
+    name = wire.text(names.get(_ATTR_DEV_NAME, b""))
+    return (name if bus in _BUSES and name else None), attributes
+
+
+def _family() -> int | None:
+    header = _GENL_HEADER.pack(_CTRL_CMD_GETFAMILY, 1, 0)
+    name = wire.attribute(_CTRL_ATTR_FAMILY_NAME, b"devlink\0")
+    question = wire.request(_GENL_ID_CTRL, header + name, dump=False)
+    try:
+        replies = list(wire.answer(wire.NETLINK_GENERIC, question))
+    except OSError:  # ENOENT: this kernel has no devlink, or no driver that uses it
+        return None
+    for reply in replies:
+        value = dict(wire.attributes(reply[_GENL_HEADER.size :])).get(_CTRL_ATTR_FAMILY_ID)
+        if value is not None:
+            return int(struct.unpack_from("=H", value)[0])
+    return None
+
+
+def _dump(family: int, command: int) -> list[bytes]:
+    header = _GENL_HEADER.pack(command, _DEVLINK_VERSION, 0)
+    try:
+        return list(wire.answer(wire.NETLINK_GENERIC, wire.request(family, header, dump=True)))
+    except OSError:  # an old kernel without this dump, or no permission
+        return []
+
+
+def _ddp_of_json(info: Mapping[str, Any]) -> dict[str, str]:
+    found = {}
+    for handle, device in info.items():
+        profile = device.get("versions", {}).get("running", {}).get(_DDP_VERSION)
+        if profile:
+            found[_device_name(handle)] = str(profile)
+    return found
+
+
+def _enable_rdma_of_json(param: Mapping[str, Any]) -> dict[str, bool]:
+    return {
+        _device_name(handle): bool(entry["values"][0]["value"])
+        for handle, entries in param.items()
+        for entry in entries
+        if entry["name"] == ENABLE_RDMA
+    }
+
+
+def _device_name(handle: str) -> str:
+    """``pci/0000:3b:00.0`` -> ``0000:3b:00.0``."""
+    return handle.rpartition("/")[2]

@@ -1,0 +1,112 @@
+"""Netlink dumps on a plain socket: requests out, messages and attributes in, as bytes.
+
+Only for the few dumps that a scan needs; link events have their own adapter on pyroute2
+(docs/adr/0003-route-dump.md says why there are two).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import struct
+from collections.abc import Iterable, Iterator
+
+NETLINK_GENERIC = 16
+NLM_F_REQUEST = 0x1
+NLM_F_DUMP = 0x300
+_NLM_F_DUMP_INTR = 0x10
+_NLMSG_ERROR = 2
+_NLMSG_DONE = 3
+_SOL_NETLINK = 270
+_NETLINK_GET_STRICT_CHK = 12
+_HEADER = struct.Struct("=IHHII")  # length, type, flags, sequence, port
+_ATTRIBUTE = struct.Struct("=HH")  # length, type
+_TYPE_MASK = 0x3FFF  # without the nested and byte-order flags
+_RECEIVE_SIZE = 1 << 18
+_TIMEOUT_S = 5.0
+
+
+def request(message_type: int, payload: bytes, *, dump: bool) -> bytes:
+    """A request with its header; kernels ignore the sequence number of a socket's only request."""
+    flags = NLM_F_REQUEST | (NLM_F_DUMP if dump else 0)
+    return _HEADER.pack(_HEADER.size + len(payload), message_type, flags, 1, 0) + payload
+
+
+def attribute(kind: int, value: bytes) -> bytes:
+    """An attribute, padded to four bytes."""
+    head = _ATTRIBUTE.pack(_ATTRIBUTE.size + len(value), kind)
+    return head + value + bytes(-len(value) % 4)
+
+
+def attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """(type, value) of each attribute in order; ends at the first that is cut short."""
+    offset = 0
+    while offset + _ATTRIBUTE.size <= len(data):
+        length, kind = _ATTRIBUTE.unpack_from(data, offset)
+        if length < _ATTRIBUTE.size or offset + length > len(data):
+            return
+        yield kind & _TYPE_MASK, data[offset + _ATTRIBUTE.size : offset + length]
+        offset += (length + 3) & ~3
+
+
+def text(value: bytes) -> str:
+    """A NUL-terminated string attribute."""
+    return value.split(b"\0", 1)[0].decode(errors="replace")
+
+
+def messages(datagram: bytes) -> Iterator[tuple[int, int, bytes]]:
+    """(type, flags, payload) of each message; ends at the first that is cut short."""
+    offset = 0
+    while offset + _HEADER.size <= len(datagram):
+        length, kind, flags, _sequence, _port = _HEADER.unpack_from(datagram, offset)
+        if length < _HEADER.size or offset + length > len(datagram):
+            return
+        yield kind, flags, datagram[offset + _HEADER.size : offset + length]
+        offset += (length + 3) & ~3
+
+
+def answer(protocol: int, question: bytes, *, strict: bool = False) -> Iterator[bytes]:
+    """The payloads that the kernel answers to one request, in order, on a socket of its own.
+
+    ``strict`` asks the kernel to honour the filters in the request's header (Linux 4.20).
+    Raises InterruptedError at the end of a dump during which the table changed, so that entries may
+    be missing, and other OSErrors where the kernel refuses or does not answer in time.
+    """
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol) as sock:
+        sock.settimeout(_TIMEOUT_S)
+        if strict:
+            sock.setsockopt(_SOL_NETLINK, _NETLINK_GET_STRICT_CHK, 1)
+        sock.bind((0, 0))
+        sock.send(question)
+        dumping = bool(_HEADER.unpack_from(question)[2] & NLM_F_DUMP)
+        yield from payloads(_datagrams(sock), dumping=dumping)
+
+
+def payloads(datagrams: Iterable[bytes], *, dumping: bool) -> Iterator[bytes]:
+    """The payloads up to the end of a dump, or of the one datagram that answers anything else."""
+    interrupted = False
+    for datagram in datagrams:
+        for kind, flags, payload in messages(datagram):
+            interrupted = interrupted or bool(flags & _NLM_F_DUMP_INTR)
+            if kind == _NLMSG_DONE:
+                if interrupted:
+                    raise InterruptedError(errno.EINTR, "the table changed during the dump")
+                return
+            if kind == _NLMSG_ERROR:
+                _raise_error(payload)
+                return
+            yield payload
+        if not dumping:
+            return
+
+
+def _datagrams(sock: socket.socket) -> Iterator[bytes]:
+    while True:
+        yield sock.recv(_RECEIVE_SIZE)
+
+
+def _raise_error(payload: bytes) -> None:
+    (code,) = struct.unpack_from("=i", payload)
+    if code:
+        raise OSError(-code, os.strerror(-code))

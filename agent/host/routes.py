@@ -1,0 +1,182 @@
+"""Interfaces that a default route leaves by: what the host itself needs to stay reachable.
+
+From the kernel by two route dumps, or from procfs where netlink is off. Only the main table counts:
+tables for policy routing and VRFs are made by the same network plugins whose devices are pooled,
+and a VRF's members are seen as enslaved anyway.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+
+import attrs
+
+from agent.host import netlink_wire as wire
+from agent.host import sysfs
+
+_RTM_GETROUTE = 26
+_RTM_GETNEXTHOP = 106
+_RTN_UNICAST = 1
+_RT_TABLE_MAIN = 254
+_RTA_OIF = 4
+_RTA_MULTIPATH = 9
+_RTA_TABLE = 15
+_RTA_NH_ID = 30
+_NHA_ID = 1
+_NHA_GROUP = 2
+_NHA_OIF = 5
+_RTMSG = struct.Struct("=BBBBBBBBI")  # family, dst_len, src_len, tos, table, protocol, scope, type
+_RTNEXTHOP = struct.Struct("=HBBi")  # length, flags, hops, ifindex
+_NHMSG = struct.Struct("=BBBBI")
+_NEXTHOP_GROUP = struct.Struct("=IBBH")  # id, weight, weight's high byte, reserved
+_RTF_UP = 0x1
+_RTF_REJECT = 0x200
+_LOOPBACK = "lo"
+_ATTEMPTS = 5
+
+
+@attrs.frozen
+class Nexthop:
+    """A nexthop object (``ip nexthop``): an interface, or a group of other objects."""
+
+    ifindex: int | None = None
+    group: tuple[int, ...] = ()
+
+
+def from_procfs(proc: int) -> tuple[str, ...]:
+    """Names, sorted, from ``net/route`` and ``net/ipv6_route`` below a procfs.
+
+    IPv4's file tells only the first leg of a multipath route, which is why the dump is preferred.
+    """
+    found = {*_ipv4_lines(_lines(proc, "net/route")), *_ipv6_lines(_lines(proc, "net/ipv6_route"))}
+    return tuple(sorted(found - {_LOOPBACK}))
+
+
+def from_kernel() -> tuple[str, ...]:
+    """Names, sorted, as this network namespace's kernel tells.
+
+    A dump that the table's changes interrupted is made again. Raises OSError where the kernel
+    refuses, or the table never comes to rest.
+    """
+    for attempt in range(_ATTEMPTS):
+        try:
+            names = set(_names(_dumped_ifindexes()))
+            return tuple(sorted(names - {_LOOPBACK}))
+        except InterruptedError:
+            if attempt == _ATTEMPTS - 1:
+                raise
+    return ()
+
+
+def _dumped_ifindexes() -> set[int]:
+    nexthops: Mapping[int, Nexthop] | None = None
+    found: set[int] = set()
+    for family in (socket.AF_INET, socket.AF_INET6):
+        header = _RTMSG.pack(family, 0, 0, 0, _RT_TABLE_MAIN, 0, 0, 0, 0)
+        question = wire.request(_RTM_GETROUTE, header, dump=True)
+        for route in wire.answer(socket.NETLINK_ROUTE, question, strict=True):
+            ifindexes, nexthop_id = default_route_legs(route)
+            found.update(ifindexes)
+            if nexthop_id is not None and not ifindexes:
+                nexthops = _nexthops() if nexthops is None else nexthops
+                found.update(resolve(nexthop_id, nexthops))
+    return found
+
+
+def default_route_legs(route: bytes) -> tuple[tuple[int, ...], int | None]:
+    """(interface indexes, nexthop object) of a default route; neither for any other route.
+
+    A default route has destination length 0, with or without RTA_DST, is unicast (not unreachable
+    or a black hole) and in the main table. Legs are RTA_OIF or the nexthops of RTA_MULTIPATH.
+    """
+    if len(route) < _RTMSG.size:
+        return (), None
+    _family, dst_len, _src, _tos, table, _protocol, _scope, kind, _flags = _RTMSG.unpack_from(route)
+    if dst_len or kind != _RTN_UNICAST:
+        return (), None
+    ifindexes: list[int] = []
+    nexthop_id = None
+    for attribute, value in wire.attributes(route[_RTMSG.size :]):
+        if attribute == _RTA_TABLE:
+            table = _u32(value)
+        elif attribute == _RTA_OIF:
+            ifindexes.append(_u32(value))
+        elif attribute == _RTA_MULTIPATH:
+            ifindexes.extend(_multipath(value))
+        elif attribute == _RTA_NH_ID:
+            nexthop_id = _u32(value)
+    return (tuple(ifindexes), nexthop_id) if table == _RT_TABLE_MAIN else ((), None)
+
+
+def parse_nexthop(message: bytes) -> tuple[int, Nexthop]:
+    """(id, object) of one RTM_NEWNEXTHOP."""
+    found = dict(wire.attributes(message[_NHMSG.size :]))
+    oif = found.get(_NHA_OIF)
+    group = found.get(_NHA_GROUP, b"")
+    members = _NEXTHOP_GROUP.iter_unpack(group[: len(group) - len(group) % _NEXTHOP_GROUP.size])
+    return _u32(found.get(_NHA_ID, b"")), Nexthop(
+        ifindex=_u32(oif) if oif is not None else None,
+        group=tuple(member[0] for member in members),
+    )
+
+
+def resolve(nexthop_id: int, nexthops: Mapping[int, Nexthop]) -> tuple[int, ...]:
+    """The interface indexes of an object: its own, or its group's (groups do not nest)."""
+    nexthop = nexthops.get(nexthop_id, Nexthop())
+    members = (nexthops.get(member, Nexthop()) for member in nexthop.group)
+    return tuple(n.ifindex for n in (nexthop, *members) if n.ifindex is not None)
+
+
+def _nexthops() -> Mapping[int, Nexthop]:
+    header = _NHMSG.pack(socket.AF_UNSPEC, 0, 0, 0, 0)
+    question = wire.request(_RTM_GETNEXTHOP, header, dump=True)
+    return dict(map(parse_nexthop, wire.answer(socket.NETLINK_ROUTE, question)))
+
+
+def _multipath(value: bytes) -> Iterator[int]:
+    offset = 0
+    while offset + _RTNEXTHOP.size <= len(value):
+        length, _flags, _hops, ifindex = _RTNEXTHOP.unpack_from(value, offset)
+        yield ifindex
+        offset += max((length + 3) & ~3, _RTNEXTHOP.size)
+
+
+def _u32(value: bytes) -> int:
+    return int.from_bytes(value[:4], "little" if struct.pack("=H", 1)[0] else "big")
+
+
+def _names(ifindexes: Iterable[int]) -> Iterator[str]:
+    for ifindex in ifindexes:
+        try:
+            yield socket.if_indextoname(ifindex)
+        except OSError:  # gone since the dump
+            continue
+
+
+def _lines(proc: int, name: str) -> Iterator[list[str]]:
+    """The lines of a procfs table, split; these files outgrow one page, unlike attributes."""
+    raw = sysfs.read_all(proc, name)
+    return (line.split() for line in raw.decode(errors="replace").splitlines())
+
+
+def _ipv4_lines(lines: Iterable[list[str]]) -> Iterator[str]:
+    """Fields: Iface Destination Gateway Flags RefCnt Use Metric Mask; hex, main table only."""
+    for fields in lines:
+        if len(fields) >= 8 and fields[1] == fields[7] == "00000000" and _is_up(fields[3]):
+            yield fields[0]
+
+
+def _ipv6_lines(lines: Iterable[list[str]]) -> Iterator[str]:
+    """Fields: destination, its length, source, its length, gateway, metric, 2 counts, flags, if."""
+    for fields in lines:
+        if len(fields) >= 10 and fields[1] == "00" and _is_up(fields[8]):
+            yield fields[9]
+
+
+def _is_up(flags: str) -> bool:
+    try:
+        return int(flags, 16) & (_RTF_UP | _RTF_REJECT) == _RTF_UP
+    except ValueError:
+        return False

@@ -1,0 +1,31 @@
+"""How the agent was asked to run: the command line as one frozen value."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import attrs
+
+from agent.config.schema import AllocationPolicy
+from agent.export.specs import CdiMode
+from agent.plugin.registration import RegistrationMode
+from agent.roots import Roots
+
+
+@attrs.frozen
+class RunOptions:
+    """Arguments of ``run``; the command line says what each one means."""
+
+    roots: Roots
+    config_file: Path
+    resource_prefix: str
+    node_name: str | None = None
+    """$NODE_NAME: picks the file where the configuration is a folder."""
+    strict: bool = False
+    cdi: CdiMode | None = None
+    """None = device nodes go straight to kubelet."""
+    registration: RegistrationMode = "auto"
+    allocation_policy: AllocationPolicy = AllocationPolicy.DEFAULT
+    netlink: bool = True
+    rescan_s: float = 60.0
+    http_address: str | None = None

@@ -1,0 +1,223 @@
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import pytest
+
+from agent.model.device import Device, Kind, Netdev, RdmaDevice, Role, VdpaDevice
+from agent.selectors import (
+    SELECTORS,
+    Criterion,
+    SelectorSet,
+    Shape,
+    Verdict,
+    first_refusal,
+    judge,
+)
+from tests.support.devices import host, pf, sf, vf
+
+PF0 = pf("0000:3b:00.0", "pf0", num_vfs=2)
+VF1 = vf(
+    "0000:3b:02.1",
+    PF0,
+    1,
+    netdevs=(Netdev("pf0v1", link_type="ether"),),
+    acpi_index="101",
+    ddp_profile="ICE COMMS Package",
+    pkey=0x8001,
+    rdma=(RdmaDevice("irdma0"),),
+    vdpa=(VdpaDevice("vdpa0", "vhost", "/dev/vhost-vdpa-0"),),
+)
+BARE = vf("0001:00:02.0", None, 0, vendor="15b3", device="101e", driver=None, index=None)
+SF4 = sf(pf("0000:08:00.0", "p0", vendor="15b3", device="a2d6", driver="mlx5_core"), 4)
+OTHER_AUX = attrs.evolve(SF4, id="mlx5_core.eth.1", role=Role.AUX, aux_type="eth", index=None)
+ACCELERATOR = pf("0000:f7:00.0", None, kind=Kind.ACCELERATOR, pci_class=0x120000, driver="vfio-pci")
+ACCELERATOR_VF = vf("0000:f7:00.1", ACCELERATOR, 0, driver="vfio-pci")
+HOST = host(PF0, VF1, BARE, SF4, OTHER_AUX, ACCELERATOR, ACCELERATOR_VF)
+
+
+def wanted(key: str, *values: Any) -> Any:
+    """What a configured value becomes, as the configuration reads it."""
+    selector = SELECTORS[key]
+    if selector.shape is Shape.LIST:
+        return selector.combine([selector.parse(v) for v in values])
+    return values[0]
+
+
+def matches(device: Device, key: str, *values: Any) -> bool:
+    return SELECTORS[key].matches(device, wanted(key, *values), HOST)
+
+
+@pytest.mark.parametrize(
+    ("key", "device", "values"),
+    [
+        ("vendors", VF1, ["0x8086"]),
+        ("vendors", SF4, ["15B3"]),
+        ("devices", VF1, ["1572", "154C"]),
+        ("drivers", VF1, ["vfio-pci", "iavf"]),
+        ("pciAddresses", VF1, ["3B:02.1"]),
+        ("pciAddresses", SF4, ["0000:08:00.0"]),
+        ("acpiIndexes", VF1, ["101"]),
+        ("rootDevices", VF1, ["3b:00.0"]),
+        ("rootDevices", VF1, ["0000:3b:00.0#0-1"]),
+        ("rootDevices", SF4, ["0000:08:00.0#4"]),
+        ("rootDevices", ACCELERATOR_VF, ["f7:00.0#0"]),
+        ("pfNames", VF1, ["pf0"]),
+        ("pfNames", VF1, ["pf0#1"]),
+        ("pfNames", VF1, ["pf*#0-1"]),
+        ("pfNames", VF1, ["pf[01]"]),
+        ("pfNames", SF4, ["p0#4-9"]),
+        ("pfNames", OTHER_AUX, ["p0"]),
+        ("linkTypes", VF1, ["ETH"]),
+        ("linkTypes", VF1, ["ib", "ethernet"]),
+        ("ddpProfiles", VF1, ["ICE COMMS Package"]),
+        ("pKeys", VF1, ["8001"]),
+        ("pKeys", VF1, ["0X8001"]),
+        ("auxTypes", SF4, ["sf"]),
+        ("auxTypes", OTHER_AUX, ["sf", "eth"]),
+        ("isRdma", VF1, [True]),
+        ("isRdma", attrs.evolve(BARE, rdma_enabled=True), [True]),
+        ("vdpaType", VF1, ["vhost"]),
+        ("needVhostNet", BARE, [True]),
+    ],
+)
+def test_a_selector_selects(key: str, device: Device, values: list[Any]) -> None:
+    assert matches(device, key, *values)
+
+
+@pytest.mark.parametrize(
+    ("key", "device", "values"),
+    [
+        ("vendors", BARE, ["8086"]),
+        ("devices", BARE, ["154c"]),
+        ("drivers", VF1, ["IAVF"]),
+        ("drivers", VF1, ["iav"]),
+        ("drivers", BARE, ["iavf"]),
+        ("pciAddresses", BARE, ["0000:00:02.0"]),
+        ("acpiIndexes", BARE, ["101"]),
+        ("rootDevices", VF1, ["3b:00.0#0"]),
+        ("rootDevices", VF1, ["3b:02.1"]),
+        ("rootDevices", BARE, ["3b:00.0"]),
+        ("rootDevices", PF0, ["3b:00.0"]),
+        ("pfNames", VF1, ["PF0"]),
+        ("pfNames", VF1, ["pf"]),
+        ("pfNames", VF1, ["pf0#0,2-7"]),
+        ("pfNames", PF0, ["pf0"]),
+        ("pfNames", BARE, ["*"]),
+        ("pfNames", SF4, ["p0#1"]),
+        ("pfNames", OTHER_AUX, ["p0#0-9"]),
+        ("linkTypes", VF1, ["infiniband"]),
+        ("linkTypes", BARE, ["ether", "infiniband"]),
+        ("ddpProfiles", VF1, ["ice comms package"]),
+        ("ddpProfiles", BARE, ["ICE COMMS Package"]),
+        ("pKeys", VF1, ["0x0001"]),
+        ("pKeys", BARE, ["0xffff"]),
+        ("auxTypes", OTHER_AUX, ["sf"]),
+        ("isRdma", BARE, [True]),
+        ("vdpaType", VF1, ["virtio"]),
+        ("vdpaType", BARE, ["vhost"]),
+    ],
+)
+def test_a_selector_refuses(key: str, device: Device, values: list[Any]) -> None:
+    assert not matches(device, key, *values)
+
+
+def test_the_table_tests_every_filter() -> None:
+    marks = [
+        mark
+        for test in (test_a_selector_selects, test_a_selector_refuses)
+        for mark in test.pytestmark  # type: ignore[attr-defined]
+    ]
+    for mark in marks:
+        tested = {case[0] for case in mark.args[1]}
+        assert tested >= {key for key, s in SELECTORS.items() if s.is_filter}
+
+
+def selection(**chosen: Any) -> SelectorSet:
+    return SelectorSet(tuple(Criterion(k, wanted(k, *chosen[k])) for k in SELECTORS if k in chosen))
+
+
+def test_the_first_refusal_is_the_first_in_the_order_of_the_table() -> None:
+    chosen = selection(vendors=["8086"], pfNames=["pf1"], drivers=["vfio-pci"])
+    assert first_refusal(VF1, chosen, HOST) == Criterion("pfNames", wanted("pfNames", "pf1"))
+    assert first_refusal(BARE, chosen, HOST) == Criterion("vendors", frozenset({"8086"}))
+
+
+def test_no_refusal_where_all_hold() -> None:
+    chosen = selection(vendors=["8086"], pfNames=["pf0"], drivers=["iavf"], isRdma=[True])
+    assert first_refusal(VF1, chosen, HOST) is None
+    assert first_refusal(BARE, SelectorSet(), HOST) is None
+
+
+def test_judging_goes_on_after_the_first_refusal() -> None:
+    chosen = selection(
+        vendors=["15b3", "8086"], pfNames=["pf0#0", "pf1"], drivers=["vfio-pci"], pKeys=["8001"]
+    )
+    assert judge(VF1, chosen, HOST) == (
+        Verdict("vendors", "15b3, 8086", "vendor 8086", passed=True),
+        Verdict("pfNames", "pf0#0, pf1", "pf0#1", passed=False),
+        Verdict("drivers", "vfio-pci", "driver iavf", passed=False),
+        Verdict("pKeys", "0x8001", "P_Key 0x8001", passed=True),
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "device", "text"),
+    [
+        ("drivers", BARE, "no driver bound"),
+        ("acpiIndexes", BARE, "no ACPI index"),
+        ("acpiIndexes", VF1, "ACPI index 101"),
+        ("pciAddresses", SF4, "PCI address 0000:08:00.0"),
+        ("rootDevices", VF1, "0000:3b:00.0#1"),
+        ("rootDevices", PF0, "is a PF itself"),
+        ("rootDevices", BARE, "its PF is not on this host"),
+        ("pfNames", PF0, "is the PF pf0 itself"),
+        ("pfNames", ACCELERATOR, "is a PF itself"),
+        ("pfNames", BARE, "its PF is not on this host"),
+        ("pfNames", OTHER_AUX, "function of p0"),
+        (
+            "pfNames",
+            ACCELERATOR_VF,
+            "its PF 0000:f7:00.0 has no netdev here (driver vfio-pci): use rootDevices",
+        ),
+        ("linkTypes", VF1, "link type ether"),
+        ("linkTypes", BARE, "no netdev in the host's namespace, so no link type"),
+        ("ddpProfiles", BARE, "no DDP profile known"),
+        ("pKeys", BARE, "no P_Key"),
+        ("auxTypes", SF4, "auxiliary type sf"),
+        ("isRdma", VF1, "RDMA device irdma0"),
+        ("isRdma", BARE, "no RDMA device"),
+        (
+            "isRdma",
+            attrs.evolve(BARE, rdma_enabled=True),
+            "RDMA enabled, its RDMA device is not here",
+        ),
+        ("vdpaType", VF1, "vDPA device vdpa0 of type vhost"),
+        ("vdpaType", BARE, "no vDPA device"),
+    ],
+)
+def test_the_fact_is_told_in_words(key: str, device: Device, text: str) -> None:
+    assert SELECTORS[key].actual(device, HOST) == text
+
+
+@pytest.mark.parametrize(
+    ("key", "raw", "problem"),
+    [
+        ("vendors", "80866", "'80866' is not a 16-bit hexadecimal id"),
+        ("devices", "", "'' is not a 16-bit hexadecimal id"),
+        ("drivers", " ", "an empty string can match nothing"),
+        ("pciAddresses", "3b:00", "'3b:00' is not a PCI address"),
+        ("acpiIndexes", "x1", "'x1' is not an ACPI index"),
+        ("rootDevices", "pf0#1", "'pf0' is not a PCI address"),
+        ("rootDevices", "3b:00.*", "'3b:00.*' is not a PCI address"),
+        ("pfNames", "pf0#3-", "'pf0#3-': an index is missing"),
+        ("linkTypes", "fc", "'fc' is not a link type; allowed are ether .* and infiniband"),
+        ("pKeys", "0x10000", "'0x10000' is not a P_Key"),
+        ("pKeys", "0x", "'0x' is not a P_Key"),
+        ("auxTypes", "", "an empty string can match nothing"),
+    ],
+)
+def test_a_malformed_value_is_an_error_that_names_it(key: str, raw: str, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        SELECTORS[key].parse(raw)

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from agent.config.load import load_config
+from agent.config.reference import pool_rows, selector_rows
+from agent.kinds import KINDS, kind_of_class
+from agent.model.device import Kind
+from agent.selectors import SELECTORS
+
+
+def test_the_order_goes_from_what_never_changes_to_what_changes_at_run_time() -> None:
+    assert tuple(SELECTORS) == (
+        "vendors",
+        "devices",
+        "auxTypes",
+        "pciAddresses",
+        "acpiIndexes",
+        "rootDevices",
+        "pfNames",
+        "drivers",
+        "linkTypes",
+        "ddpProfiles",
+        "pKeys",
+        "isRdma",
+        "vdpaType",
+        "needVhostNet",
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "absent"),
+    [
+        (Kind.NET_DEVICE, {"auxTypes"}),
+        (
+            Kind.ACCELERATOR,
+            {"pfNames", "linkTypes", "ddpProfiles", "pKeys", "auxTypes", "isRdma", "vdpaType"}
+            | {"needVhostNet"},
+        ),
+        (Kind.AUX_NET_DEVICE, {"acpiIndexes", "ddpProfiles", "pKeys", "vdpaType"}),
+    ],
+)
+def test_each_kind_has_its_selectors(kind: Kind, absent: set[str]) -> None:
+    assert {key for key, s in SELECTORS.items() if kind not in s.kinds} == absent
+
+
+@pytest.mark.parametrize("key", SELECTORS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_documented_example_of_a_selector_loads_without_a_word(kind: Kind, key: str) -> None:
+    if kind not in SELECTORS[key].kinds:
+        pytest.skip("does not belong to the kind")
+    selectors = {"vendors": ["8086"], key: SELECTORS[key].example}
+    if kind is Kind.AUX_NET_DEVICE:
+        selectors["auxTypes"] = ["sf"]
+    pool = {"resourceName": "r", "deviceType": kind, "selectors": selectors}
+    loaded = load_config(
+        json.dumps({"resourceList": [pool]}).encode(), source="f", default_prefix="intel.com"
+    )
+    assert loaded.problems == ()
+    assert loaded.config is not None
+    (chosen,) = loaded.config.pools[0].selectors
+    assert [c.key for c in chosen.criteria if c.key == key] == [key] * SELECTORS[key].is_filter
+
+
+def test_a_pool_of_all_documented_examples_loads_without_a_word() -> None:
+    pool = "{" + ", ".join(row.example for row in pool_rows()) + "}"
+    loaded = load_config(
+        f'{{"resourceList": [{pool}]}}'.encode(), source="f", default_prefix="intel.com"
+    )
+    assert loaded.problems == ()
+
+
+def test_the_reference_has_a_row_for_every_selector() -> None:
+    assert [row.key for row in selector_rows()] == list(SELECTORS)
+    assert all(
+        row.meaning.endswith(".") and row.allowed for row in (*selector_rows(), *pool_rows())
+    )
+
+
+@pytest.mark.parametrize(
+    ("pci_class", "has_rdma", "kind"),
+    [
+        (0x020000, False, Kind.NET_DEVICE),
+        (0x020700, False, Kind.NET_DEVICE),
+        (0x028000, True, Kind.NET_DEVICE),
+        (0x120000, False, Kind.ACCELERATOR),
+        (0x120000, True, Kind.ACCELERATOR),
+        (0x0B4000, False, None),
+        (0x0B4000, True, Kind.NET_DEVICE),
+        (0x010802, False, None),
+        (0x000200, False, None),
+    ],
+)
+def test_a_kind_follows_from_the_class_and_from_rdma(
+    pci_class: int, has_rdma: bool, kind: Kind | None
+) -> None:
+    assert kind_of_class(pci_class, has_rdma=has_rdma) is kind
+
+
+def test_cdi_classes_are_those_of_the_go_plugin() -> None:
+    assert {kind: facts.cdi_class for kind, facts in KINDS.items()} == {
+        Kind.NET_DEVICE: "net-pci",
+        Kind.ACCELERATOR: "net-accel",
+        Kind.AUX_NET_DEVICE: "net-sf",
+    }
