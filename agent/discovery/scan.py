@@ -46,13 +46,15 @@ def scan(
     generation: int = 0,
     netlink: bool = False,
     needs: frozenset[str] = frozenset(),
+    only: frozenset[str] | None = None,
 ) -> Snapshot:
     """Everything about this host's functions, as far as it can be read now.
 
     ``netlink`` says whether the kernel may be asked for routes and devlink facts; otherwise they
     come from procfs and ``devlink.json`` below the host root. ``needs`` names the devlink facts
     that somebody wants (``devlink.DDP``, ``devlink.ENABLE_RDMA``), since asking the kernel for
-    them may take firmware's time. A host without a PCI bus has no functions. Raises OSError only
+    them may take firmware's time. ``only`` limits the scan to some PCI functions, with the PFs of
+    those that are VFs: a few facts for little, but no whole snapshot. A host without a PCI bus has no functions. Raises OSError only
     where the process itself is out of descriptors or memory.
     """
     with sysfs.folder(roots.sys) as sys, sysfs.folder(roots.dev) as dev:
@@ -68,7 +70,7 @@ def scan(
                     sys=sys,
                     bus=bus,
                     class_net=class_net,
-                    folders=pci.functions(bus),
+                    folders=_folders(bus, only),
                     rdma=rdma_host,
                     vdpa=vdpa.read_bus(sys),
                     auxiliary=auxiliary.read_bus(sys),
@@ -89,6 +91,16 @@ def scan(
         rdma_cm=rdma_host.rdma_cm,
         unreadable=tuple(sorted(found.unreadable)),
     )
+
+
+def _folders(bus: int, only: frozenset[str] | None) -> dict[str, str]:
+    """PCI address -> name of its folder, of the functions to be read."""
+    folders = pci.functions(bus)
+    if only is None:
+        return folders
+    pfs = (pci.physfn(bus, folders[bdf]) for bdf in only if bdf in folders)
+    wanted = only | {pf for pf in pfs if pf is not None}
+    return {bdf: name for bdf, name in folders.items() if bdf in wanted}
 
 
 @attrs.define

@@ -24,7 +24,7 @@ class StreamObserver(Protocol):
     def stream_lost(self) -> None:
         """The last stream went away without being asked to."""
 
-    def list_pushed(self, sequence: int) -> None:
+    def list_pushed(self, sequence: int, devices: tuple[Advertised, ...]) -> None:
         """The list of this number left for kubelet."""
 
 
@@ -90,12 +90,12 @@ class DeviceFeed:
                 if sent == self.sequence:
                     await self.signal.until(lambda: self._has_news(reader, sent))  # noqa: B023
                     continue
-                sent = self.sequence
+                sent, devices = self.sequence, self.devices
                 self._sending = True
                 yield self.encoded()
                 if self._reader is reader:
                     self._sending = False
-                    self._note_pushed(sent)
+                    self._note_pushed(sent, devices)
         finally:
             self._leave(reader)
 
@@ -114,9 +114,9 @@ class DeviceFeed:
     def _has_news(self, reader: asyncio.Task[None], sent: int) -> bool:
         return sent != self.sequence or not self._is_current(reader)
 
-    def _note_pushed(self, sequence: int) -> None:
+    def _note_pushed(self, sequence: int, devices: tuple[Advertised, ...]) -> None:
         self.pushed = sequence
-        self._observer.list_pushed(sequence)
+        self._observer.list_pushed(sequence, devices)
         self.signal.wake()
 
     def _leave(self, reader: asyncio.Task[None]) -> None:

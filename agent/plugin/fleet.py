@@ -13,7 +13,7 @@ from agent.bus import Bus
 from agent.kubelet.hints import KubeletSocketAppeared, PluginFoldersChanged, PluginSocketGone
 from agent.model.answers import Answers, Offer
 from agent.model.plugin_events import PoolServerState
-from agent.plugin.pool import Pool, Surroundings
+from agent.plugin.pool import Limits, Pool, Surroundings
 from agent.plugin.registration import RegistrationMode
 from agent.plugin.sockets import remove_dead, require_room
 from agent.roots import Roots
@@ -35,12 +35,16 @@ class Fleet:
         bus: Bus,
         tasks: asyncio.TaskGroup,
         mode: RegistrationMode = "auto",
+        *,
+        limits: Limits | None = None,
     ) -> None:
         self._roots = roots
         self._bus = bus
         self._tasks = tasks
         self._mode = mode
-        self._around = Surroundings(roots, answers, bus, mode, secrets.token_hex(4))
+        self._around = Surroundings(
+            roots, answers, bus, mode, secrets.token_hex(4), limits or Limits()
+        )
         self._pools: dict[str, Pool] = {}
         self._leaving: dict[str, Pool] = {}
         self._subscriptions = ExitStack()

@@ -15,7 +15,7 @@ import attrs
 from agent import logs
 from agent.bus import Bus
 from agent.errors import KubeletUnavailableError
-from agent.model.answers import Answers, Offer
+from agent.model.answers import Advertised, Answers, Offer
 from agent.model.plugin_events import (
     ListPushed,
     PoolServerState,
@@ -39,19 +39,25 @@ from agent.plugin.sockets import Identity, find_foreign, identify, socket_path, 
 from agent.roots import Roots
 from agent.tasks import Retry
 
-STREAM_LIMIT_S = 5.0
-"""From registration to ListAndWatch; kubelet opens it at once."""
-UNDIALLED_LIMIT_S = 60.0
-"""From a socket in the watcher's folder to GetInfo. Kubelet looks each second, and in its own
-back-off at least every two minutes; a fresh name makes it begin anew."""
-VERDICT_LIMIT_S = 15.0
-"""From GetInfo to NotifyRegistrationStatus; kubelet's own limits add up to less."""
 STEADY_S = 1.0
 """A stream that lived so long was a success: what ends it is answered at once."""
 HASTE_S = 0.05
 """A generation undone from outside within less is not made anew without a pause."""
 FAREWELL_LIMIT_S = 0.25
 """For kubelet to take the empty list of a resource that is no more."""
+
+
+@attrs.frozen
+class Limits:
+    """How long kubelet may take (s) before the attempt counts as failed."""
+
+    stream_s: float = 5.0
+    """From registration to ListAndWatch; kubelet opens it at once."""
+    undialled_s: float = 60.0
+    """From a socket in the watcher's folder to GetInfo. Kubelet looks each second, and in its own
+    back-off at least every two minutes; a fresh name makes it begin anew."""
+    verdict_s: float = 15.0
+    """From GetInfo to NotifyRegistrationStatus; kubelet's own limits add up to less."""
 
 
 @attrs.frozen
@@ -64,6 +70,7 @@ class Surroundings:
     mode: RegistrationMode
     process_token: str
     """Eight hex digits that tell this process's sockets from those of others."""
+    limits: Limits
 
 
 @attrs.define
@@ -239,14 +246,20 @@ class Pool:
     async def _await_verdict(self, now: _Generation) -> None:
         heard = f"{self.resource}: no word from kubelet's plugin watcher"
         await self._within(
-            UNDIALLED_LIMIT_S, heard, lambda: now.dialled or now.registered or self._is_over(now)
+            self._around.limits.undialled_s,
+            heard,
+            lambda: now.dialled or now.registered or self._is_over(now),
         )
         heard = f"{self.resource}: kubelet asked who serves the socket, then gave no verdict"
-        await self._within(VERDICT_LIMIT_S, heard, lambda: now.registered or self._is_over(now))
+        await self._within(
+            self._around.limits.verdict_s, heard, lambda: now.registered or self._is_over(now)
+        )
 
     async def _follow(self, now: _Generation) -> bool:
         missing = f"{self.resource}: registered, but kubelet did not ask for the list"
-        await self._within(STREAM_LIMIT_S, missing, lambda: self._feed.opened or self._is_over(now))
+        await self._within(
+            self._around.limits.stream_s, missing, lambda: self._feed.opened or self._is_over(now)
+        )
         await self._signal.until(lambda: not self._feed.live or self._is_over(now))
         if now.refusal is not None:
             raise KubeletUnavailableError(f"{self.resource}: kubelet refused: {now.refusal}")
@@ -285,11 +298,11 @@ class Pool:
         logs.emit("plugin.stream_lost", resource=self.resource, generation=self._generations)
         self._around.bus.publish(StreamLost(self.resource, self._generations))
 
-    def list_pushed(self, sequence: int) -> None:
+    def list_pushed(self, sequence: int, devices: tuple[Advertised, ...]) -> None:
         """A list is with kubelet."""
         self._lists_pushed += 1
-        healthy = sum(device.healthy for device in self._feed.devices)
-        unhealthy = len(self._feed.devices) - healthy
+        healthy = sum(device.healthy for device in devices)
+        unhealthy = len(devices) - healthy
         logs.emit(
             "plugin.list_pushed",
             resource=self.resource,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import attrs
 
+from agent.model.address import parse_bdf
 from agent.model.device import Device, Kind, Role
 
 
@@ -42,14 +43,24 @@ class Held:
 
 
 def unknown_device(device_id: str, kind: Kind) -> Device:
-    """A device of which nothing but the id is known: a pod holds it and the host has it no more."""
+    """A device of which nothing but the id is known: a pod holds it and the host has it no more.
+
+    The id is kubelet's word, and need not be the address that the kind of its pool suggests.
+    """
     is_aux = kind is Kind.AUX_NET_DEVICE
     return Device(
         id=device_id,
         kind=kind,
         role=Role.SF if is_aux else Role.VF,
-        pci_address="" if is_aux else device_id,
+        pci_address="" if is_aux else _address(device_id),
         vendor="",
         device="",
         pci_class=0,
     )
+
+
+def _address(device_id: str) -> str:
+    try:
+        return parse_bdf(device_id)
+    except ValueError:
+        return ""

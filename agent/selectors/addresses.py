@@ -47,9 +47,7 @@ def _address_hint(address: str, own: set[str], census: Census) -> str:
         return f"pciAddresses: no function at {address} on this host"
     if census.kind is AUX:
         return f"pciAddresses: {address} has no auxiliary network devices on this host"
-    return (
-        f"pciAddresses: {address} is a {found.kind}, this pool takes {census.kind}: see deviceType"
-    )
+    return f"pciAddresses: {address} is of deviceType {found.kind}, this pool of {census.kind}"
 
 
 def _acpi_hints(wanted: frozenset[str], census: Census) -> tuple[str, ...]:

@@ -44,8 +44,9 @@ def _no_pf(key: str, entry: FunctionRange, census: Census, name: _Name) -> str:
     what = f"fits {entry.name}" if entry.is_pattern else f"is named {entry.name}"
     if key == "rootDevices":
         what = f"has the address {entry.name}"
-    near = get_close_matches(entry.name, names, n=1)
-    guess = f"; did you mean {near[0]}?" if near and not entry.is_pattern else ""
+    can_guess = key == "pfNames" and not entry.is_pattern
+    near = get_close_matches(entry.name, names, n=1) if can_guess else ()
+    guess = f"; did you mean {near[0]}?" if near else ""
     hint = f"{key}: no PF on this host {what}; PFs here: {some(names)}{guess}"
     vf = census.snapshot.by_id.get(entry.name)
     if vf is not None and vf.pf_address not in {None, vf.id}:

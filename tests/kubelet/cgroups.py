@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,19 +12,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _PREFIX = "sriov-node-agent-"
+_NUMBERS = count()
 
 
 @contextmanager
 def own_cgroup() -> Iterator[str]:
-    """A control group named after this process, empty again at the end; kubelet's `cgroupRoot`.
+    """A control group named after this process, gone again at the end; kubelet's `cgroupRoot`.
 
     What an earlier process left when it was killed is removed too.
     """
     hierarchies = _hierarchies()
     for left in (found for root in hierarchies for found in root.glob(f"{_PREFIX}*")):
-        if not Path("/proc", left.name.removeprefix(_PREFIX)).exists():
+        if not Path("/proc", left.name.removeprefix(_PREFIX).split("-")[0]).exists():
             _remove(left)
-    name = f"{_PREFIX}{os.getpid()}"
+    name = f"{_PREFIX}{os.getpid()}-{next(_NUMBERS)}"
     for root in hierarchies:
         (root / name).mkdir()
     try:

@@ -145,21 +145,28 @@ class Kubelet:
 
 
 def laid_out(
-    node: Namespace, work: Path, cgroup: str, options: Mapping[str, object] | None = None
+    node: Namespace,
+    work: Path,
+    cgroup: str,
+    options: Mapping[str, object] | None = None,
+    kubeconfig: Path | None = None,
 ) -> Kubelet:
-    """A kubelet that is not started yet; `options` are added to its configuration file."""
+    """A kubelet that is not started yet; `options` are added to its configuration file.
+
+    Without a kubeconfig it has no API server, and runs static pods only.
+    """
     node.path(MANIFESTS).mkdir()
     config = work / "kubelet.json"
     settings = {**_CONFIG, "cgroupRoot": cgroup, **(options or {})}
     config.write_text(json.dumps(settings, indent=2), encoding="utf-8")
     program = release.binaries("node") / "kubelet"
-    return Kubelet(
-        node,
-        [
-            *(str(program), f"--config={config}", f"--hostname-override={NODE_NAME}"),
-            *(f"--node-ip={NODE_ADDRESS}", "--v=2"),
-        ],
-    )
+    arguments = [
+        *(str(program), f"--config={config}", f"--hostname-override={NODE_NAME}"),
+        *(f"--node-ip={NODE_ADDRESS}", "--v=2"),
+    ]
+    if kubeconfig is not None:
+        arguments.append(f"--kubeconfig={kubeconfig}")
+    return Kubelet(node, arguments)
 
 
 def _held(entry: Any) -> Held:  # noqa: ANN401 (a message known when it runs)
@@ -173,8 +180,8 @@ _CONFIG = {
     "apiVersion": "kubelet.config.k8s.io/v1beta1",
     "containerRuntimeEndpoint": f"unix://{RUNTIME_SOCKET}",
     "staticPodPath": MANIFESTS,
-    # It listens inside the node's own network only.
-    "address": "127.0.0.1",
+    # In the node's own network, which nobody else reaches.
+    "address": "0.0.0.0",
     "readOnlyPort": _READ_ONLY_PORT,
     "healthzPort": _HEALTH_PORT,
     "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from . import containerd, kubelet
+from . import containerd, control_plane, kubelet
 from .cgroups import own_cgroup
 from .namespace import Namespace
 from .pods import Pods
@@ -43,15 +43,43 @@ class Node:
         return HOST_ROOT
 
 
+@attrs.frozen
+class Cluster:
+    """A running cluster of one node."""
+
+    node: Node
+    control_plane: control_plane.ControlPlane
+
+
 @contextmanager
 def standalone(work: Path, options: Mapping[str, object] | None = None) -> Iterator[Node]:
     """A node without an API server, whose pods are static; its logs are kept in `work`."""
+    with _bare(work) as (stack, cgroup, inside, runtime):
+        agent = kubelet.laid_out(inside, work, cgroup, options)
+        stack.callback(agent.stop)
+        agent.start()
+        yield Node(inside, runtime, agent, Pods(agent, runtime))
+
+
+@contextmanager
+def clustered(work: Path) -> Iterator[Cluster]:
+    """A node with a control plane of its own; its logs are kept in `work`."""
+    with _bare(work) as (stack, cgroup, inside, runtime):
+        plane = control_plane.started(inside, work)
+        stack.callback(plane.stop)
+        agent = kubelet.laid_out(inside, work, cgroup, kubeconfig=plane.kubeconfig)
+        stack.callback(agent.stop)
+        agent.start()
+        plane.node_ready()
+        yield Cluster(Node(inside, runtime, agent, Pods(agent, runtime)), plane)
+
+
+@contextmanager
+def _bare(work: Path) -> Iterator[tuple[ExitStack, str, Namespace, containerd.Containerd]]:
+    """What every node has, and the stack that ends what is started on it."""
     with ExitStack() as stack:
         cgroup = stack.enter_context(own_cgroup())
         inside = stack.enter_context(Namespace(logs=work))
         runtime = containerd.started(inside, work)
         stack.callback(runtime.stop)
-        agent = kubelet.laid_out(inside, work, cgroup, options)
-        stack.callback(agent.stop)
-        agent.start()
-        yield Node(inside, runtime, agent, Pods(agent, runtime))
+        yield stack, cgroup, inside, runtime

@@ -8,7 +8,7 @@ from agent.model.device import Device, Kind, Netdev, Role
 from agent.model.snapshot import Snapshot
 
 
-def pf(address: str, name: str | None = None, **facts: Any) -> Device:
+def pf(address: str, name: str | None = None, **facts: Any) -> Device:  # noqa: ANN401
     """An Intel PF with one netdev (or none), without VFs unless ``num_vfs`` says so."""
     netdevs = (Netdev(name, link_type="ether"),) if name else ()
     plain: dict[str, Any] = {
@@ -28,7 +28,7 @@ def pf(address: str, name: str | None = None, **facts: Any) -> Device:
     return Device(**plain | facts)
 
 
-def vf(address: str, of: Device | None, index: int = 0, **facts: Any) -> Device:
+def vf(address: str, of: Device | None, index: int | None = 0, **facts: Any) -> Device:  # noqa: ANN401
     """A VF of a PF (None: its PF is not on this host)."""
     plain: dict[str, Any] = {
         "id": address,
@@ -46,7 +46,7 @@ def vf(address: str, of: Device | None, index: int = 0, **facts: Any) -> Device:
     return Device(**plain | facts)
 
 
-def sf(of: Device, sfnum: int, number: int = 0, **facts: Any) -> Device:
+def sf(of: Device, sfnum: int, number: int = 0, **facts: Any) -> Device:  # noqa: ANN401
     """A sub-function of a PF."""
     plain: dict[str, Any] = {
         "id": f"mlx5_core.sf.{number}",

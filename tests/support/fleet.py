@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import attrs
 
 from agent.bus import Bus
 from agent.errors import DeviceNotUsableError, UnknownDeviceError
+from agent.host.inotify import DirectoryWatch, EntryChanged
 from agent.kubelet.watch import KubeletWatch
 from agent.model.answers import Advertised, Allocation, DeviceNode, Offer
 from agent.model.plugin_events import (
@@ -22,6 +24,7 @@ from agent.model.plugin_events import (
     StreamOpened,
 )
 from agent.plugin.fleet import Fleet
+from agent.plugin.pool import Limits
 from agent.plugin.registration import RegistrationMode
 from agent.roots import Roots
 from tests.support.kubelet import PATIENCE_S, Kubelet
@@ -36,16 +39,18 @@ def offer(resource: str, *ids: str, unhealthy: tuple[str, ...] = ()) -> Offer:
 
 @attrs.define
 class FixedAnswers:
-    """Answers every request for a device that does not start with ``missing`` or ``broken``."""
+    """Answers every request for a device that does not start with ``missing``, ``broken`` or ``bug``."""
 
     asked: list[tuple[str, tuple[str, ...]]] = attrs.Factory(list)
-    gate: asyncio.Event | None = None
-    """Allocate waits for it, if there is one."""
+    asked_once: asyncio.Event = attrs.Factory(asyncio.Event)
+    gate: asyncio.Event = attrs.Factory(asyncio.Event)
+    """Allocate of a device that starts with ``slow`` waits for it."""
 
     async def allocate(self, resource: str, device_ids: tuple[str, ...]) -> Allocation:
         """The ids in an environment variable, and one device node for each."""
         self.asked.append((resource, device_ids))
-        if self.gate is not None:
+        self.asked_once.set()
+        if any(i.startswith("slow") for i in device_ids):
             await self.gate.wait()
         missing = tuple(i for i in device_ids if i.startswith("missing"))
         if missing:
@@ -68,6 +73,21 @@ class FixedAnswers:
         del resource
         rest = sorted(set(available) - set(must_include))
         return (*must_include, *rest)[:size]
+
+
+async def until_served(folder: Path) -> None:
+    """Wait until a plugin's socket is in ``folder``."""
+    with DirectoryWatch((folder,)) as watch:
+        if any(is_plugin_socket(path) for path in folder.iterdir()):
+            return
+        async for change in watch:
+            if isinstance(change, EntryChanged) and is_plugin_socket(change.path):
+                return
+
+
+def is_plugin_socket(path: Path) -> bool:
+    """Whether kubelet would take a file for a plugin's socket."""
+    return path.is_socket() and not path.name.startswith(".") and path.name != "kubelet.sock"
 
 
 class Node:
@@ -117,13 +137,17 @@ class Node:
 
 @asynccontextmanager
 async def running_fleet(
-    roots: Roots, mode: RegistrationMode = "auto", answers: FixedAnswers | None = None
+    roots: Roots,
+    mode: RegistrationMode = "auto",
+    answers: FixedAnswers | None = None,
+    limits: Limits | None = None,
 ) -> AsyncIterator[Node]:
     """A fleet with its watch on kubelet's folders; ended politely."""
     bus = Bus()
     with KubeletWatch(roots, bus) as watch:
         async with asyncio.TaskGroup() as tasks:
             watching = tasks.create_task(watch.run())
-            async with Fleet(roots, answers or FixedAnswers(), bus, tasks, mode) as fleet:
+            fleet = Fleet(roots, answers or FixedAnswers(), bus, tasks, mode, limits=limits)
+            async with fleet:
                 yield Node(roots, fleet, bus)
             watching.cancel()

@@ -85,6 +85,7 @@ class Kubelet:
         """How many registrations are still to be refused."""
         self.hang: threading.Event | None = None
         """Register waits for it, if there is one."""
+        self.asked_to_register = 0
         self.opens_streams = True
 
     def __enter__(self) -> Self:
@@ -165,6 +166,9 @@ class Kubelet:
         self.clients[resource].stream.cancel()
 
     def _register(self, request: Any, context: Any) -> Any:  # noqa: ANN401 - grpc's signature
+        with self._changed:
+            self.asked_to_register += 1
+            self._changed.notify_all()
         if self.hang is not None:
             self.hang.wait(PATIENCE_S)
         if self._refuses():

@@ -105,6 +105,11 @@ class Guest:
         self._process.stdout.close()
 
     @property
+    def pid(self) -> int:
+        """The process that is the machine."""
+        return self._process.pid
+
+    @property
     def age_s(self) -> float:
         """Seconds since the power was switched on."""
         return time.monotonic() - self._started

@@ -1,4 +1,4 @@
-"""Tests of `guest/` run in a virtual machine: this session of pytest is the host's or the guest's."""
+"""The tests of `guest/` run in a virtual machine; this session is the host's or the guest's."""
 
 from __future__ import annotations
 

@@ -13,7 +13,6 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
-
 from typing import TYPE_CHECKING
 
 import attrs

@@ -15,16 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-def loadable(
-    folder: Path, names: Iterable[str], loaded: Iterable[str] = ()
-) -> dict[str, bytes]:
+def loadable(folder: Path, names: Iterable[str], loaded: Iterable[str] = ()) -> dict[str, bytes]:
     """The contents of the named modules and all they need, each after those it needs.
 
     `folder` is that of one kernel; built-in modules and those already `loaded` are left out.
     """
-    files = {_name(path): path for path in folder.rglob("*.ko*")}
-    builtin = folder.joinpath("modules.builtin").read_text(encoding="ascii").split()
-    present = {_name(Path(line)) for line in builtin} | set(loaded)
+    files = _listed(folder / "modules.order")
+    present = {*_listed(folder / "modules.builtin"), *loaded}
     contents: dict[str, bytes] = {}
 
     def load(name: str) -> None:
@@ -41,13 +38,15 @@ def loadable(
     return contents
 
 
-def _name(path: Path) -> str:
-    return path.name.split(".ko")[0].replace("-", "_")
+def _listed(index: Path) -> dict[str, Path]:
+    """The modules of an index that comes with the kernel, by their names in /sys/module."""
+    paths = (index.parent / line for line in index.read_text(encoding="ascii").split())
+    return {path.stem.replace("-", "_"): path for path in paths}
 
 
 def _plain(path: Path) -> bytes:
-    content = path.read_bytes()
-    return lzma.decompress(content) if path.suffix == ".xz" else content
+    packed = path.with_name(f"{path.name}.xz")
+    return lzma.decompress(packed.read_bytes()) if packed.exists() else path.read_bytes()
 
 
 def _needed(module: bytes) -> list[str]:

@@ -7,6 +7,7 @@ reported as if it had been run here, so that every pytest option that reads resu
 
 from __future__ import annotations
 
+import functools
 import platform
 import shutil
 import sys
@@ -37,6 +38,7 @@ def is_for_guest(item: pytest.Item) -> bool:
     return item.path.is_relative_to(TESTS)
 
 
+@functools.cache
 def obstacle() -> str | None:
     """Why this machine cannot start a guest, or None if it can."""
     if sys.platform != "linux" or platform.machine() != "x86_64":
@@ -142,7 +144,9 @@ class Relay:
         why = f"its {LIMIT_S:.0f} s were over" if self._guest.overran else "it ended"
         if not self._told:
             self._told = True
-            why = "\n".join([f"{why}, and this is what it said:", *self._trouble, *self._guest.tail])
+            why = "\n".join(
+                [f"{why}, and this is what it said:", *self._trouble, *self._guest.tail]
+            )
         return pytest.TestReport(
             nodeid=item.nodeid,
             location=item.location,

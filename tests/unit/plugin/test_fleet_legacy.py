@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 import threading
 from pathlib import Path
@@ -24,6 +23,10 @@ async def registered_again(node: Node, kubelet: Kubelet, *ids: str, times: int =
 
 def sockets(folder: Path) -> list[str]:
     return sorted(p.name for p in folder.iterdir() if p.is_socket() and p.name != "kubelet.sock")
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 async def test_a_pool_registers_lists_and_allocates(roots: Roots) -> None:
@@ -79,16 +82,16 @@ async def test_a_hundred_kubelet_restarts_are_a_hundred_registrations(roots: Roo
         async with running_fleet(roots) as node:
             node.fleet.apply((offer(VF, *ids),))
             await node.kubelet_has(kubelet, VF, *ids)
-            open_files = 0
+            settled = 0
             for restart in range(1, 101):
                 await asyncio.to_thread(kubelet.restart)
                 await node.kubelet_has(kubelet, VF, *ids)
                 if restart == 10:
-                    open_files = len(os.listdir("/proc/self/fd"))
+                    settled = open_files()
             assert kubelet.count(VF) == 101
             full = tuple(Device(i, True) for i in ids)
             assert [devices for _, devices in kubelet.lists] == [full] * 101
-            assert len(os.listdir("/proc/self/fd")) <= open_files
+            assert open_files() <= settled
             assert len(sockets(roots.device_plugins)) == 1
 
 
@@ -168,8 +171,7 @@ async def test_a_kubelet_that_hangs_in_register_is_left_for_its_successor(roots:
     with kubelet:
         async with running_fleet(roots) as node:
             node.fleet.apply((offer(VF, "a"),))
-            while not node.state(VF).socket:
-                await asyncio.sleep(0)
+            await asyncio.to_thread(kubelet.wait_for, lambda k: k.asked_to_register)
             successor = Kubelet(roots.kubelet)
             with successor:
                 await node.kubelet_has(successor, VF, "a")
@@ -229,16 +231,15 @@ async def test_closing_keeps_the_capacity_and_removes_the_sockets(roots: Roots) 
 
 
 async def test_an_answer_under_way_is_given_before_the_fleet_closes(roots: Roots) -> None:
-    answers = FixedAnswers(gate=asyncio.Event())
+    answers = FixedAnswers()
     with Kubelet(roots.kubelet) as kubelet:
         async with running_fleet(roots, answers=answers) as node:
-            node.fleet.apply((offer(VF, "a"),))
-            await node.kubelet_has(kubelet, VF, "a")
-            asked = asyncio.create_task(asyncio.to_thread(kubelet.allocate, VF, "a"))
-            while not answers.asked:
-                await asyncio.sleep(0.001)
+            node.fleet.apply((offer(VF, "slow"),))
+            await node.kubelet_has(kubelet, VF, "slow")
+            asked = asyncio.create_task(asyncio.to_thread(kubelet.allocate, VF, "slow"))
+            await answers.asked_once.wait()
             asyncio.get_running_loop().call_later(0.05, answers.gate.set)
-        assert dict((await asked).envs) == {"IDS": "a"}
+        assert dict((await asked).envs) == {"IDS": "slow"}
 
 
 async def test_a_fault_in_an_answer_ends_the_fleet_with_its_exception(roots: Roots) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from agent.model.plugin_events import Registered, RegistrationFailed, StreamLost
 from agent.roots import Roots
-from tests.support.fleet import offer, running_fleet
+from tests.support.fleet import offer, running_fleet, until_served
 from tests.support.kubelet import Device, Kubelet, Registration
 
 VF = "intel.com/vf"
@@ -76,8 +76,7 @@ async def test_a_restarted_kubelet_finds_the_pool_again(roots: Roots) -> None:
 async def test_a_kubelet_that_comes_later_finds_the_waiting_socket(roots: Roots) -> None:
     async with running_fleet(roots) as node:
         node.fleet.apply((offer(VF, "a"),))
-        while not node.state(VF).socket:
-            await asyncio.sleep(0)
+        await until_served(roots.plugins_registry)
         with Kubelet(roots.kubelet, watcher=True) as kubelet:
             await node.kubelet_has(kubelet, VF, "a")
             assert node.state(VF).generation == 1

@@ -17,12 +17,12 @@ HOST = host(PF0, IDLE, VF0, VF1)
 
 
 def told(
-    key: str, *values: Any, on: Snapshot = HOST, kind: Kind = Kind.NET_DEVICE
+    key: str, *values: object, on: Snapshot = HOST, kind: Kind = Kind.NET_DEVICE
 ) -> tuple[str, ...]:
     selector = SELECTORS[key]
-    wanted = values[0]
+    wanted: object = values[0]
     if selector.shape is Shape.LIST:
-        wanted = selector.combine([selector.parse(v) for v in values])
+        wanted = selector.combine([selector.parse(str(v)) for v in values])
     return hints(SelectorSet((Criterion(key, wanted),)), kind, on)
 
 
@@ -52,21 +52,28 @@ def test_nothing_is_said_of_what_can_match(key: str, values: list[str]) -> None:
         (
             "devices",
             ["101e"],
-            "devices: no netDevice with device id 101e on this host; present (vendor:device): "
-            "8086:154c (2), 8086:1572 (1); 0000:3b:00.1 could have VFs, but its sriov_numvfs is 0",
+            (
+                "devices: no netDevice with device id 101e on this host; present (vendor:device): "
+                "8086:154c (2), 8086:1572 (1); 0000:3b:00.1 could have VFs, but its "
+                "sriov_numvfs is 0"
+            ),
         ),
         (
             "drivers",
             ["mlx5_ib"],
-            "drivers: no netDevice here is bound to a driver named mlx5_ib; bound: i40e (1), "
-            "iavf (1), vfio-pci (1); mlx5_ib is an RDMA driver that binds below the function: "
-            "use isRdma instead",
+            (
+                "drivers: no netDevice here is bound to a driver named mlx5_ib; bound: i40e (1), "
+                "iavf (1), vfio-pci (1); mlx5_ib is an RDMA driver that binds below the function: "
+                "use isRdma instead"
+            ),
         ),
         (
             "drivers",
             ["vfio_pci"],
-            "drivers: no netDevice here is bound to a driver named vfio_pci; bound: i40e (1), "
-            "iavf (1), vfio-pci (1); did you mean vfio-pci?",
+            (
+                "drivers: no netDevice here is bound to a driver named vfio_pci; bound: i40e (1), "
+                "iavf (1), vfio-pci (1); did you mean vfio-pci?"
+            ),
         ),
         (
             "pciAddresses",
@@ -76,14 +83,20 @@ def test_nothing_is_said_of_what_can_match(key: str, values: list[str]) -> None:
         (
             "pciAddresses",
             ["3b:00.0"],
-            "pciAddresses: 0000:3b:00.0 is a PF with 2 VFs: such a PF is never a device; its VFs "
-            'are selected by rootDevices ["0000:3b:00.0"]',
+            (
+                "pciAddresses: 0000:3b:00.0 is a PF with 2 VFs: such a PF is never a device; "
+                "its VFs "
+                'are selected by rootDevices ["0000:3b:00.0"]'
+            ),
         ),
         (
             "acpiIndexes",
             ["7"],
-            "acpiIndexes: no netDevice with ACPI index 7 on this host; present: none (the firmware "
-            "gives no indexes)",
+            (
+                "acpiIndexes: no netDevice with ACPI index 7 on this host; present: none (the "
+                "firmware "
+                "gives no indexes)"
+            ),
         ),
         (
             "pfNames",
@@ -98,9 +111,13 @@ def test_nothing_is_said_of_what_can_match(key: str, values: list[str]) -> None:
         (
             "pfNames",
             ["pf1"],
-            "pfNames: pf1 has no VFs: pfNames selects a PF's functions, never the PF itself; to "
-            'offer the PF use pciAddresses ["0000:3b:00.1"], for VFs write a number up to 64 to '
-            "its sriov_numvfs",
+            (
+                "pfNames: pf1 has no VFs: pfNames selects a PF's functions, never the PF "
+                "itself; to "
+                'offer the PF use pciAddresses ["0000:3b:00.1"], for VFs write a number up to '
+                "64 to "
+                "its sriov_numvfs"
+            ),
         ),
         (
             "pfNames",
@@ -115,21 +132,28 @@ def test_nothing_is_said_of_what_can_match(key: str, values: list[str]) -> None:
         (
             "rootDevices",
             ["99:00.0"],
-            "rootDevices: no PF on this host has the address 0000:99:00.0; PFs here: "
-            "0000:3b:00.0, 0000:3b:00.1",
+            (
+                "rootDevices: no PF on this host has the address 0000:99:00.0; PFs here: "
+                "0000:3b:00.0, 0000:3b:00.1"
+            ),
         ),
         (
             "rootDevices",
             ["3b:02.1"],
-            "rootDevices: no PF on this host has the address 0000:3b:02.1; PFs here: 0000:3b:00.0, "
-            "0000:3b:00.1; did you mean 0000:3b:00.1?; 0000:3b:02.1 is a function of 0000:3b:00.0 "
-            "itself: use pciAddresses for it",
+            (
+                "rootDevices: no PF on this host has the address 0000:3b:02.1; PFs here: "
+                "0000:3b:00.0, "
+                "0000:3b:00.1; 0000:3b:02.1 is a function of 0000:3b:00.0 "
+                "itself: use pciAddresses for it"
+            ),
         ),
         (
             "linkTypes",
             ["IB"],
-            "linkTypes: no netDevice with a netdev of type infiniband on this host; present: "
-            "ether (1); 2 without a netdev here (vfio-pci, or in a pod) have none",
+            (
+                "linkTypes: no netDevice with a netdev of type infiniband on this host; present: "
+                "ether (1); 2 without a netdev here (vfio-pci, or in a pod) have none"
+            ),
         ),
         (
             "ddpProfiles",
@@ -139,14 +163,19 @@ def test_nothing_is_said_of_what_can_match(key: str, values: list[str]) -> None:
         (
             "isRdma",
             [True],
-            "isRdma: no netDevice on this host has an RDMA device; load the kernel module that "
-            "makes them (irdma for vendor 8086)",
+            (
+                "isRdma: no netDevice on this host has an RDMA device; load the kernel module that "
+                "makes them (irdma for vendor 8086)"
+            ),
         ),
         (
             "vdpaType",
             ["vhost"],
-            "vdpaType: no netDevice on this host has a vDPA device of type vhost; present: none; "
-            "make one with 'vdpa dev add' and bind it to vhost_vdpa",
+            (
+                "vdpaType: no netDevice on this host has a vDPA device of type vhost; present: "
+                "none; "
+                "make one with 'vdpa dev add' and bind it to vhost_vdpa"
+            ),
         ),
     ],
 )
@@ -158,8 +187,10 @@ def test_what_cannot_match_here_is_told_with_cause_and_fix(
 
 def test_the_id_of_a_pf_with_vfs_is_explained() -> None:
     assert told("devices", "1572", on=host(PF0, VF0)) == (
-        "devices: 1572 is the id of PFs with VFs here (0000:3b:00.0), which are never devices; "
-        "VFs have an id of their own",
+        (
+            "devices: 1572 is the id of PFs with VFs here (0000:3b:00.0), which are never devices; "
+            "VFs have an id of their own"
+        ),
     )
 
 
@@ -173,8 +204,10 @@ def test_functions_without_a_driver_are_counted() -> None:
 
 def test_rdma_is_not_promised_to_functions_bound_to_vfio() -> None:
     assert told("isRdma", True, on=host(PF0, VF1)) == (
-        "isRdma: no netDevice on this host has an RDMA device; functions bound to a userspace "
-        "driver (vfio-pci) never have one",
+        (
+            "isRdma: no netDevice on this host has an RDMA device; functions bound to a userspace "
+            "driver (vfio-pci) never have one"
+        ),
     )
 
 
@@ -191,7 +224,7 @@ def test_a_netdev_that_is_no_pf_is_recognised() -> None:
 def test_a_kind_is_not_looked_for_among_others() -> None:
     accelerator = pf("0000:f7:00.0", None, kind=Kind.ACCELERATOR)
     assert told("pciAddresses", "f7:00.0", on=host(accelerator)) == (
-        "pciAddresses: 0000:f7:00.0 is a accelerator, this pool takes netDevice: see deviceType",
+        "pciAddresses: 0000:f7:00.0 is of deviceType accelerator, this pool of netDevice",
     )
 
 

@@ -29,7 +29,7 @@ VF1 = vf(
     rdma=(RdmaDevice("irdma0"),),
     vdpa=(VdpaDevice("vdpa0", "vhost", "/dev/vhost-vdpa-0"),),
 )
-BARE = vf("0001:00:02.0", None, 0, vendor="15b3", device="101e", driver=None, index=None)
+BARE = vf("0001:00:02.0", None, None, vendor="15b3", device="101e", driver=None)
 SF4 = sf(pf("0000:08:00.0", "p0", vendor="15b3", device="a2d6", driver="mlx5_core"), 4)
 OTHER_AUX = attrs.evolve(SF4, id="mlx5_core.eth.1", role=Role.AUX, aux_type="eth", index=None)
 ACCELERATOR = pf("0000:f7:00.0", None, kind=Kind.ACCELERATOR, pci_class=0x120000, driver="vfio-pci")
@@ -37,15 +37,15 @@ ACCELERATOR_VF = vf("0000:f7:00.1", ACCELERATOR, 0, driver="vfio-pci")
 HOST = host(PF0, VF1, BARE, SF4, OTHER_AUX, ACCELERATOR, ACCELERATOR_VF)
 
 
-def wanted(key: str, *values: Any) -> Any:
+def wanted(key: str, *values: object) -> object:
     """What a configured value becomes, as the configuration reads it."""
     selector = SELECTORS[key]
     if selector.shape is Shape.LIST:
-        return selector.combine([selector.parse(v) for v in values])
+        return selector.combine([selector.parse(str(v)) for v in values])
     return values[0]
 
 
-def matches(device: Device, key: str, *values: Any) -> bool:
+def matches(device: Device, key: str, *values: object) -> bool:
     return SELECTORS[key].matches(device, wanted(key, *values), HOST)
 
 
@@ -127,14 +127,14 @@ def test_the_table_tests_every_filter() -> None:
     marks = [
         mark
         for test in (test_a_selector_selects, test_a_selector_refuses)
-        for mark in test.pytestmark  # type: ignore[attr-defined]
+        for mark in test.pytestmark
     ]
     for mark in marks:
         tested = {case[0] for case in mark.args[1]}
         assert tested >= {key for key, s in SELECTORS.items() if s.is_filter}
 
 
-def selection(**chosen: Any) -> SelectorSet:
+def selection(**chosen: list[object]) -> SelectorSet:
     return SelectorSet(tuple(Criterion(k, wanted(k, *chosen[k])) for k in SELECTORS if k in chosen))
 
 

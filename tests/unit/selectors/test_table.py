@@ -94,7 +94,7 @@ def test_the_reference_has_a_row_for_every_selector() -> None:
     ],
 )
 def test_a_kind_follows_from_the_class_and_from_rdma(
-    pci_class: int, has_rdma: bool, kind: Kind | None
+    pci_class: int, *, has_rdma: bool, kind: Kind | None
 ) -> None:
     assert kind_of_class(pci_class, has_rdma=has_rdma) is kind
 

@@ -10,7 +10,6 @@ import errno
 import os
 import select
 import socket
-import struct
 import subprocess
 import time
 from contextlib import ExitStack
@@ -35,13 +34,6 @@ PCI = Path("/sys/bus/pci")
 MAX_VFS = 7
 # Netlink protocols and groups: changes of links, and uevents as the kernel sends them.
 _HINTS = ((socket.NETLINK_ROUTE, 1), (15, 1))
-# include/uapi/rdma/rdma_netlink.h; the message type is client 5 (nldev), command 3.
-_NETLINK_RDMA = 20
-_NLDEV_NEWLINK = 5 << 10 | 3
-_NLDEV_ATTR_DEV_NAME = 2
-_NLDEV_ATTR_NDEV_NAME = 51
-_NLDEV_ATTR_LINK_TYPE = 65
-_REQUEST_ACK = 0x1 | 0x4
 
 
 def port(name: str) -> Path:
@@ -205,25 +197,6 @@ def set_up(netdev: str, *, up: bool) -> None:
 def rename(netdev: str, name: str) -> None:
     """Give a netdev another name; it must be administratively down in older kernels."""
     _set_link(netdev, "name", name)
-
-
-def add_rxe(netdev: str, name: str) -> None:
-    """Make a software RDMA device on a netdev; it sits below the netdev's PCI function."""
-    load("rdma_rxe")
-    attributes = b"".join(
-        struct.pack("=HH", 4 + len(text), number) + text + bytes(-len(text) % 4)
-        for number, text in (
-            (_NLDEV_ATTR_DEV_NAME, name.encode() + b"\0"),
-            (_NLDEV_ATTR_NDEV_NAME, netdev.encode() + b"\0"),
-            (_NLDEV_ATTR_LINK_TYPE, b"rxe\0"),
-        )
-    )
-    header = struct.pack("=IHHII", 16 + len(attributes), _NLDEV_NEWLINK, _REQUEST_ACK, 1, 0)
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_RDMA) as rdma:
-        rdma.sendto(header + attributes, (0, 0))
-        refusal = -struct.unpack_from("=i", rdma.recv(65536), 16)[0]
-    if refusal:
-        raise OSError(refusal, os.strerror(refusal), name)
 
 
 def _set_link(netdev: str, *words: str) -> None:

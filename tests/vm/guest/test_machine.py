@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from .machine import MAX_VFS, Nic, add_rxe, await_truth, carrier, load, rename, set_up
+from .machine import MAX_VFS, Nic, await_truth, carrier, load, rename, set_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -90,16 +90,6 @@ def test_a_vf_given_to_uio_has_a_node(nic: Nic) -> None:
     (entry,) = (vf.path / "uio").iterdir()
     assert Path("/dev", entry.name).is_char_device()
     vf.bind(None)
-
-
-def test_a_software_rdma_device_sits_below_its_vf(nic: Nic) -> None:
-    vf = nic.pf.set_vfs(1)[0]
-    assert vf.netdev is not None
-    add_rxe(vf.netdev, "rxe_test")
-    assert (vf.path / "infiniband/rxe_test").exists()
-    load("ib_uverbs")
-    (entry,) = (vf.path / "infiniband_verbs").iterdir()
-    assert Path("/dev/infiniband", entry.name).is_char_device()
 
 
 def test_a_renamed_netdev_is_found_again(nic: Nic) -> None:

@@ -1,0 +1,201 @@
+"""Fills in what the chart says twice: schema descriptions, the schema of a pool, README tables.
+
+The comments of ``values.yaml`` are the source of the descriptions and of the table of values; the
+agent's own tables of pool keys and selectors are the source of a pool's schema; the alerts are the
+source of their table. ``python charts/generate.py`` writes, ``--check`` only compares.
+"""
+# ruff: noqa: INP001 - a script beside its data, not a package
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import attrs
+import yaml
+
+from agent.config.pool_keys import MAX_RECOVERY_HOLD_S, POOL_KEYS
+from agent.kinds import KINDS
+from agent.selectors import SELECTORS
+from agent.selectors.selector import Selector, Shape
+
+CHART = Path(__file__).parent / "sriov-node-agent"
+_TEXT = {"type": "string"}
+_SWITCH = {"type": "boolean"}
+_POOL_VALUES: dict[str, dict[str, Any]] = {
+    "resourceName": {
+        "type": "string",
+        "pattern": "^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$",
+    },
+    "resourcePrefix": {"type": "string", "pattern": "^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"},
+    "deviceType": {"enum": [str(kind) for kind in KINDS]},
+    "selectors": {
+        "if": {"type": "array"},
+        "then": {"minItems": 1, "items": {"$ref": "#/definitions/selectors"}},
+        "else": {"$ref": "#/definitions/selectors"},
+    },
+    "excludeTopology": _SWITCH,
+    "additionalInfo": {
+        "type": "object",
+        "additionalProperties": {"type": "object", "additionalProperties": _TEXT},
+    },
+    "health": {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            "link": _SWITCH,
+            "recoveryHoldSeconds": {
+                "type": "number",
+                "minimum": 0,
+                "maximum": int(MAX_RECOVERY_HOLD_S),
+            },
+        },
+    },
+    "advertiseEmpty": _SWITCH,
+    "allowInUse": _SWITCH,
+    "allocationPolicy": {"enum": ["packed", "spread", "numa", ""]},
+}
+
+
+@attrs.frozen
+class Value:
+    """One documented key of ``values.yaml``."""
+
+    path: tuple[str, ...]
+    default: object
+    comment: str
+
+
+def documented_values(text: str) -> Iterator[Value]:
+    """Every key that has a comment above it, in the file's order.
+
+    Raises ValueError for a key that has none and holds no commented keys either.
+    """
+    root = yaml.compose(text)
+    if not isinstance(root, yaml.MappingNode):
+        raise ValueError("values.yaml holds no mapping")
+    yield from _documented(root, text.splitlines(), ())
+
+
+def _documented(
+    mapping: yaml.MappingNode, lines: list[str], parents: tuple[str, ...]
+) -> Iterator[Value]:
+    for key, value in mapping.value:
+        path = (*parents, key.value)
+        if comment := _comment_above(lines, key.start_mark.line):
+            yield Value(path, yaml.safe_load(yaml.serialize(value)), comment)
+        elif isinstance(value, yaml.MappingNode) and value.value:
+            yield from _documented(value, lines, path)
+        else:
+            raise ValueError(f"values.yaml: {'.'.join(path)} has no comment")
+
+
+def _comment_above(lines: list[str], line: int) -> str:
+    comment: list[str] = []
+    while line and (found := re.fullmatch(r"\s*# ?(.*)", lines[line - 1])):
+        comment.insert(0, found[1])
+        line -= 1
+    return " ".join(comment)
+
+
+def with_generated(schema: dict[str, Any], values: list[Value]) -> dict[str, Any]:
+    """The schema with descriptions and the definitions of pools and selectors."""
+    for value in values:
+        at = schema
+        for name in value.path:
+            at = at["properties"][name]
+        at["description"] = value.comment
+    schema["definitions"] = {
+        "pool": {
+            "type": "object",
+            "additionalProperties": False,
+            "required": ["resourceName", "selectors"],
+            "properties": {
+                key.key: {**_POOL_VALUES[key.key], "description": f"{key.meaning} {key.allowed}."}
+                for key in POOL_KEYS.values()
+            },
+        },
+        "selectors": {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {s.key: _selector_value(s) for s in SELECTORS.values()},
+        },
+    }
+    return schema
+
+
+def _selector_value(selector: Selector) -> dict[str, Any]:
+    shapes: dict[Shape, dict[str, Any]] = {
+        Shape.LIST: {"type": "array", "items": _TEXT},
+        Shape.BOOL: _SWITCH,
+        Shape.CHOICE: {"enum": list(selector.choices)},
+    }
+    kinds = ", ".join(str(kind) for kind in KINDS if kind in selector.kinds)
+    return {
+        **shapes[selector.shape],
+        "description": f"{selector.meaning} {selector.allowed}. For {kinds}.",
+    }
+
+
+def values_table(values: list[Value]) -> str:
+    """The table of values for the README."""
+    rows = "".join(
+        f"| `{'.'.join(v.path)}` | `{json.dumps(v.default)}` | {_cell(v.comment)} |\n"
+        for v in values
+    )
+    return f"| value | default | meaning |\n|---|---|---|\n{rows}"
+
+
+def alerts_table(alerts: list[dict[str, Any]]) -> str:
+    """The table of alerts for the README."""
+    rows = "".join(
+        f"| {a['alert']} | {a['labels']['severity']} | {_cell(a['annotations']['summary'])} "
+        f"{_cell(a['annotations']['description'])} |\n"
+        for a in alerts
+    )
+    return f"| alert | severity | says |\n|---|---|---|\n{rows}"
+
+
+def _cell(text: str) -> str:
+    text = re.sub(r"{{ \$(?:labels\.)?(\w+)[^}]*}}", r"*\1*", text)
+    return text.replace("|", "\\|").strip()
+
+
+def with_section(text: str, name: str, content: str) -> str:
+    """The README with what stands between the markers of a section replaced."""
+    begin, end = f"<!-- {name}: made by charts/generate.py -->\n", f"<!-- end of {name} -->"
+    before, _, rest = text.partition(begin)
+    return f"{before}{begin}{content}{end}{rest.partition(end)[2]}"
+
+
+def generated() -> dict[Path, str]:
+    """Every file that has generated parts, with its content."""
+    values = list(documented_values((CHART / "values.yaml").read_text("utf-8")))
+    alerts = yaml.safe_load((CHART / "files/alerts.yaml").read_text("utf-8"))
+    schema = with_generated(json.loads((CHART / "values.schema.json").read_text("utf-8")), values)
+    readme = (CHART / "README.md").read_text("utf-8")
+    readme = with_section(readme, "values", values_table(values))
+    readme = with_section(readme, "alerts", alerts_table(alerts))
+    return {
+        CHART / "values.schema.json": json.dumps(schema, indent=2, ensure_ascii=False) + "\n",
+        CHART / "README.md": readme,
+    }
+
+
+def main(arguments: list[str]) -> int:
+    """Write the files, or say which are not up to date."""
+    stale = [p for p, text in generated().items() if p.read_text("utf-8") != text]
+    if arguments == ["--check"]:
+        sys.stderr.write("".join(f"{path.name} is not up to date\n" for path in stale))
+        return 1 if stale else 0
+    for path, text in generated().items():
+        path.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import asyncio
+import shutil
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from agent.bus import Bus
+from agent.kubelet.hints import (
+    KubeletSocketAppeared,
+    KubeletSocketVanished,
+    PluginFoldersChanged,
+    PluginSocketGone,
+)
+from agent.kubelet.watch import KubeletWatch
+from agent.roots import Roots
+
+HINTS = (KubeletSocketAppeared, KubeletSocketVanished, PluginFoldersChanged, PluginSocketGone)
+
+
+class Hints:
+    """The hints published so far."""
+
+    def __init__(self, bus: Bus) -> None:
+        self.seen: list[object] = []
+        self._came = asyncio.Event()
+        for kind in HINTS:
+            bus.on(kind, self._note)
+
+    def _note(self, hint: Any) -> None:  # noqa: ANN401 - any of the hints
+        self.seen.append(hint)
+        self._came.set()
+
+    async def until(self, *hints: object) -> None:
+        """Wait for exactly these hints, then forget them."""
+        async with asyncio.timeout(10):
+            while len(self.seen) < len(hints):
+                self._came.clear()
+                await self._came.wait()
+        assert tuple(self.seen) == hints
+        self.seen.clear()
+
+
+@asynccontextmanager
+async def watching(roots: Roots) -> AsyncIterator[Hints]:
+    bus = Bus()
+    with KubeletWatch(roots, bus) as watch:
+        async with asyncio.TaskGroup() as tasks:
+            task = tasks.create_task(watch.run())
+            yield Hints(bus)
+            task.cancel()
+
+
+def bind(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(str(path))
+
+
+async def test_kubelet_sock_is_told_as_it_comes_and_goes(roots: Roots) -> None:
+    async with watching(roots) as hints:
+        bind(roots.kubelet_socket)
+        await hints.until(KubeletSocketAppeared())
+        roots.kubelet_socket.unlink()
+        await hints.until(KubeletSocketVanished())
+
+
+async def test_plugin_sockets_are_told_when_they_go_and_other_files_never(roots: Roots) -> None:
+    roots.plugins_registry.mkdir()
+    async with watching(roots) as hints:
+        for folder in (roots.device_plugins, roots.plugins_registry):
+            for name in (".x.sock", "kubelet_internal_checkpoint", "x.sock"):
+                (folder / name).touch()
+                (folder / name).unlink()
+        await hints.until(
+            PluginSocketGone(roots.device_plugins / "x.sock"),
+            PluginSocketGone(roots.plugins_registry / "x.sock"),
+        )
+
+
+async def test_folders_that_come_and_go_are_told(roots: Roots) -> None:
+    async with watching(roots) as hints:
+        roots.plugins_registry.mkdir()
+        await hints.until(PluginFoldersChanged())
+        shutil.rmtree(roots.plugins_registry)
+        await hints.until(PluginFoldersChanged())
+        bind(roots.kubelet_socket)
+        await hints.until(KubeletSocketAppeared())

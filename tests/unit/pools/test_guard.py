@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import pytest
+
+from agent.model.device import Device, Netdev
+from agent.model.snapshot import Snapshot
+from agent.pools.guard import functions_in_use
+from tests.support.devices import pf, sf, vf
+from tests.support.pools import assigned, held, members, pool
+
+ENS1 = pf("0000:3b:00.0", "ens1")
+ENS2 = pf("0000:3b:00.1", "ens2")
+ROUTE = "ens1 carries the default route"
+
+
+def node(
+    *devices: Device,
+    routes: tuple[str, ...] = (),
+    below: tuple[tuple[str, tuple[str, ...]], ...] = (),
+) -> Snapshot:
+    return Snapshot(devices=devices, default_route_netdevs=routes, netdev_parents=below)
+
+
+def with_netdev(device: Device, name: str, **facts: object) -> Device:
+    return pf(device.id, name, netdevs=(Netdev(name, **facts),))  # type: ignore[arg-type]
+
+
+def test_the_pf_that_carries_the_default_route_is_kept_out_and_its_sibling_is_not() -> None:
+    pools = assigned(node(ENS1, ENS2, routes=("ens1",)), pool("nic", {"vendors": ["8086"]}))
+    assert members(pools) == {"nic": [ENS2.id]}
+    assert pools.in_use == {ENS1.id: ROUTE}
+
+
+def test_allow_in_use_hands_out_even_the_uplink() -> None:
+    pools = assigned(node(ENS1, ENS2, routes=("ens1",)), pool("nic", allowInUse=True))
+    assert members(pools) == {"nic": [ENS1.id, ENS2.id]}
+
+
+def test_allow_in_use_speaks_for_its_own_pool_only() -> None:
+    host = node(ENS1, ENS2, routes=("ens1",))
+    pools = assigned(host, pool("strict"), pool("bold", allowInUse=True))
+    assert members(pools) == {"strict": [ENS2.id], "bold": [ENS1.id]}
+
+
+@pytest.mark.parametrize(
+    ("below", "top"),
+    [
+        ((("vlan5", ("ens1",)),), "vlan5"),
+        ((("bond0", ("ens1", "ens9")),), "bond0"),
+        ((("br0", ("ens1",)),), "br0"),
+        (
+            (("bond0", ("ens1", "ens9")), ("br-ex", ("vlan5", "tap0")), ("vlan5", ("bond0",))),
+            "br-ex",
+        ),
+    ],
+    ids=["vlan", "bond", "bridge", "bridge on vlan on bond"],
+)
+def test_the_default_route_is_followed_down_through_whatever_is_stacked(
+    below: tuple[tuple[str, tuple[str, ...]], ...], top: str
+) -> None:
+    used = functions_in_use(node(ENS1, ENS2, routes=(top,), below=below))
+    assert used == {ENS1.id: f"ens1 carries {top}, which has the default route"}
+
+
+def test_stacking_that_goes_round_in_a_circle_ends() -> None:
+    below = (("a", ("b",)), ("b", ("a", "ens1")))
+    assert list(functions_in_use(node(ENS1, routes=("a",), below=below))) == [ENS1.id]
+
+
+def test_every_leg_of_a_multipath_route_is_guarded() -> None:
+    assert set(functions_in_use(node(ENS1, ENS2, routes=("ens1", "ens2")))) == {ENS1.id, ENS2.id}
+
+
+def test_a_route_by_an_interface_without_hardware_guards_nothing() -> None:
+    assert functions_in_use(node(ENS1, ENS2, routes=("wg0",))) == {}
+
+
+def test_a_vf_that_carries_the_default_route_is_guarded_too() -> None:
+    uplink = pf("0000:3b:00.0", "pf0", num_vfs=2)
+    used = vf("0000:3b:02.0", uplink, 0, netdevs=(Netdev("ens1v0"),))
+    free = vf("0000:3b:02.1", uplink, 1, netdevs=(Netdev("ens1v1"),))
+    pools = assigned(node(uplink, used, free, routes=("ens1v0",)), pool("vf"))
+    assert members(pools) == {"vf": [free.id]}
+
+
+def test_vfs_of_the_uplink_pf_stay_allowed() -> None:
+    uplink = pf("0000:3b:00.0", "pf0", num_vfs=1)
+    free = vf("0000:3b:02.0", uplink, 0, netdevs=(Netdev("ens1v0"),))
+    pools = assigned(node(uplink, free, routes=("pf0",)), pool("vf"))
+    assert members(pools) == {"vf": [free.id]}
+
+
+def test_sub_functions_of_the_uplink_pf_stay_allowed() -> None:
+    sub = sf(ENS1, 1, netdevs=(Netdev("ens1s1"),))
+    pools = assigned(
+        node(ENS1, sub, routes=("ens1",)),
+        pool("pf"),
+        pool("sf", {"auxTypes": ["sf"]}, deviceType="auxNetDevice"),
+    )
+    assert members(pools) == {"pf": [], "sf": [sub.id]}
+
+
+def test_a_sub_function_that_carries_the_default_route_itself_is_guarded() -> None:
+    sub = sf(ENS1, 1, netdevs=(Netdev("ens1s1"),))
+    used = functions_in_use(node(ENS1, sub, routes=("ens1s1",)))
+    assert used == {sub.id: "ens1s1 carries the default route"}
+
+
+@pytest.mark.parametrize("master", ["bond0", "br0", "team0", "ovs-system"])
+def test_a_pf_that_is_part_of_something_is_in_use_without_any_route(master: str) -> None:
+    member = with_netdev(ENS1, "ens1", master=master, uppers=(master,))
+    assert functions_in_use(node(member)) == {ENS1.id: f"ens1 is part of {master}"}
+
+
+def test_a_pf_that_carries_vlans_is_in_use_without_any_route() -> None:
+    carrier = with_netdev(ENS1, "ens1", uppers=("vlan5", "vlan6"))
+    assert functions_in_use(node(carrier)) == {ENS1.id: "ens1 carries vlan5, vlan6"}
+
+
+def test_a_vf_in_a_bond_without_the_default_route_is_not_in_use() -> None:
+    uplink = pf("0000:3b:00.0", "pf0", num_vfs=1)
+    bonded = vf("0000:3b:02.0", uplink, 0, netdevs=(Netdev("v0", master="bond0"),))
+    assert functions_in_use(node(uplink, bonded)) == {}
+
+
+def test_any_netdev_of_a_function_with_several_ports_guards_it() -> None:
+    ports = pf("0000:04:00.0", "p1", netdevs=(Netdev("p1"), Netdev("p2")))
+    assert functions_in_use(node(ports, routes=("p2",))) == {
+        "0000:04:00.0": "p2 carries the default route"
+    }
+
+
+def test_a_device_that_a_pod_holds_stays_in_its_pool_when_it_looks_used() -> None:
+    pools = assigned(node(ENS1, ENS2, routes=("ens1",)), pool("nic"), held=held("nic", ENS1))
+    assert members(pools) == {"nic": [ENS1.id, ENS2.id]}

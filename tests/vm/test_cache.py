@@ -1,0 +1,60 @@
+"""What the suite keeps on the host is whole, and made once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from threading import Barrier, Thread
+
+import pytest
+
+from .cache import cache_folder, made_once
+
+
+def _write(folder: Path, content: str) -> None:
+    (folder / "file").write_text(content, encoding="ascii")
+
+
+def test_the_cache_is_where_the_developer_wants_it() -> None:
+    assert cache_folder({"SRIOV_AGENT_CACHE": "/a", "XDG_CACHE_HOME": "/b"}) == Path("/a/vm")
+    assert cache_folder({"XDG_CACHE_HOME": "/b"}) == Path("/b/sriov-node-agent/vm")
+    assert cache_folder({}) == Path("~/.cache/sriov-node-agent/vm").expanduser()
+
+
+def test_what_was_made_is_not_made_again(tmp_path: Path) -> None:
+    target = made_once(tmp_path / "target", lambda folder: _write(folder, "first"))
+    again = made_once(target, lambda folder: _write(folder, "second"))
+    assert (again / "file").read_text(encoding="ascii") == "first"
+
+
+def test_what_failed_half_way_is_not_taken_for_whole(tmp_path: Path) -> None:
+    def fail(folder: Path) -> None:
+        _write(folder, "half")
+        raise ConnectionError
+
+    with pytest.raises(ConnectionError):
+        made_once(tmp_path / "target", fail)
+    assert [path.name for path in tmp_path.iterdir()] == [".lock"]
+
+
+def test_leftovers_of_a_killed_run_are_swept(tmp_path: Path) -> None:
+    leftover = tmp_path / ".partial-killed" / "whole"
+    leftover.mkdir(parents=True)
+    _write(leftover, "half")
+    made_once(tmp_path / "target", lambda folder: _write(folder, "whole"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", "target"]
+
+
+def test_two_runs_at_once_make_it_once(tmp_path: Path) -> None:
+    made: list[Path] = []
+    together = Barrier(2)
+
+    def run() -> None:
+        together.wait()
+        made_once(tmp_path / "target", made.append)
+
+    runs = [Thread(target=run) for _ in range(2)]
+    for one in runs:
+        one.start()
+    for one in runs:
+        one.join()
+    assert len(made) == 1
