@@ -22,6 +22,7 @@ class Refusal(StrEnum):
     HELD = "held"
     SELECTOR = "selector"
     TAKEN = "taken"
+    UNSETTLED = "unsettled"
 
 
 @attrs.frozen
@@ -119,6 +120,9 @@ def _object(device: Device, config: PoolConfig, number: int, pools: Pools) -> Ob
     if winner is None and (holder := pools.held.holders.get(device.id)):
         text = f"held by {holder} as {holder.resource}, which is not configured (any more)"
         return ObjectVerdict(number, verdicts, Refusal.HELD, text)
+    if winner is None:
+        text = "matches, and joins as soon as the host is quiet"
+        return ObjectVerdict(number, verdicts, Refusal.UNSETTLED, text)
     return ObjectVerdict(number, verdicts, None, "matches")
 
 
@@ -133,7 +137,14 @@ def _selected(device: Device, resource: str, pools: Pools) -> str:
 
 def _nearness(verdict: ObjectVerdict | PoolVerdict) -> tuple[int, int]:
     """How close a miss is: refusals after all selectors are the closest."""
-    order = {Refusal.SELECTOR: 1, Refusal.TAKEN: 2, Refusal.HELD: 3, Refusal.IN_USE: 3, None: 4}
+    order = {
+        Refusal.SELECTOR: 1,
+        Refusal.TAKEN: 2,
+        Refusal.HELD: 3,
+        Refusal.IN_USE: 3,
+        Refusal.UNSETTLED: 4,
+        None: 4,
+    }
     objects = (verdict,) if isinstance(verdict, ObjectVerdict) else verdict.objects
     passed = max((sum(v.passed for v in o.verdicts) for o in objects), default=0)
     return order.get(verdict.refusal, 0), passed

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from . import debian
-from .node import Node, standalone
+from .node import Cluster, Node, standalone
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
-_TOOLS = ("go", "ip", "nsenter", "unshare")
+_TOOLS = ("go", "ip", "nsenter", "openssl", "unshare")
+_TOLD_LINES = 40
 
 
 def _missing() -> str | None:
@@ -30,6 +31,21 @@ def _missing() -> str | None:
     if debian.mirror() is None:
         return "apt has no Debian mirror among its sources: containerd and runc come from there"
     return None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show what the programs of the node printed last beside a test that failed."""
+    report = yield
+    for made in getattr(item, "funcargs", {}).values():
+        node = made.node if isinstance(made, Cluster) else made
+        if report.failed and isinstance(node, Node):
+            for log in sorted(node.inside.logs.glob("*.log")):
+                lines = log.read_text("utf-8", errors="replace").splitlines()[-_TOLD_LINES:]
+                report.sections.append((log.name, "\n".join(lines)))
+    return report
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""A control plane of the pinned release beside the node: etcd, API server, controllers, scheduler."""
+"""A control plane of the pinned release: etcd, API server, controllers and scheduler."""
 
 from __future__ import annotations
 
@@ -101,31 +101,27 @@ def started(node: Namespace, work: Path) -> ControlPlane:
     kubeconfig = _write_access(work)
     etcd = debian.unpacked(debian.CONTROL_PLANE, "control-plane") / "usr/bin/etcd"
     binaries = release.binaries("control-plane")
-    commands: dict[str, tuple[str | Path, ...]] = {
-        "etcd": (etcd, *_etcd()),
-        "kube-apiserver": (binaries / "kube-apiserver", *_api_server(work)),
-        "kube-controller-manager": (
-            binaries / "kube-controller-manager",
-            *_client(kubeconfig, "controller-manager"),
-            f"--service-account-private-key-file={work}/accounts.key",
-            f"--root-ca-file={_STATE}/api-server/apiserver.crt",
-            f"--flex-volume-plugin-dir={_STATE}/volume-plugins",
+    served = ControlPlane(
+        node,
+        kubeconfig,
+        (
+            node.start("etcd", etcd, *_etcd()),
+            node.start("kube-apiserver", binaries / "kube-apiserver", *_api_server(work)),
         ),
-        "kube-scheduler": (binaries / "kube-scheduler", *_client(kubeconfig, "scheduler")),
-    }
-    plane = ControlPlane(node, kubeconfig, ())
-    for name, command in commands.items():
-        program = node.start(name, *command)
-        plane = attrs.evolve(plane, programs=(*plane.programs, program))
-        if name == "kube-apiserver":
-            eventually(
-                lambda: plane.kubectl("get", "--raw", "/readyz") == "ok",
-                "the API server is ready",
-                within_s=120,
-                passing=(RuntimeError,),
-                tell=plane.log_tails,
-            )
-    return plane
+    )
+    eventually(
+        lambda: served.kubectl("get", "--raw", "/readyz") == "ok",
+        "the API server is ready",
+        within_s=120,
+        passing=(RuntimeError,),
+        tell=served.log_tails,
+    )
+    clients = {"kube-controller-manager": _controllers(work), "kube-scheduler": ()}
+    started = (
+        node.start(name, binaries / name, *_client(kubeconfig, name), *options)
+        for name, options in clients.items()
+    )
+    return attrs.evolve(served, programs=(*served.programs, *started))
 
 
 def _write_access(work: Path) -> Path:
@@ -172,6 +168,14 @@ def _api_server(work: Path) -> tuple[str, ...]:
         f"--token-auth-file={work}/tokens.csv",
         "--allow-privileged=true",
         "--kubelet-preferred-address-types=InternalIP",
+    )
+
+
+def _controllers(work: Path) -> tuple[str, ...]:
+    return (
+        f"--service-account-private-key-file={work}/accounts.key",
+        f"--root-ca-file={_STATE}/api-server/apiserver.crt",
+        f"--flex-volume-plugin-dir={_STATE}/volume-plugins",
     )
 
 

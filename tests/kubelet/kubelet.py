@@ -181,7 +181,7 @@ _CONFIG = {
     "containerRuntimeEndpoint": f"unix://{RUNTIME_SOCKET}",
     "staticPodPath": MANIFESTS,
     # In the node's own network, which nobody else reaches.
-    "address": "0.0.0.0",
+    "address": "0.0.0.0",  # noqa: S104
     "readOnlyPort": _READ_ONLY_PORT,
     "healthzPort": _HEALTH_PORT,
     "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},

@@ -4,17 +4,17 @@
 set -eu
 
 # What tells its size to kubelet, or is mounted over by containerd, lies on a disk.
-mount -t tmpfs run /run
+mount -t tmpfs node-run /run
 mkdir /run/disk
 mount --bind "$NODE_DISK" /run/disk
 
 # Device nodes of its own, to which tests add theirs.
 mkdir /run/dev
-mount -t tmpfs -o mode=755 dev /run/dev
+mount -t tmpfs -o mode=755 node-dev /run/dev
 cp -ax /dev/. /run/dev/
 mkdir -p /run/dev/pts /run/dev/shm
 mount --rbind /dev/pts /run/dev/pts
-mount -t tmpfs -o mode=1777 shm /run/dev/shm
+mount -t tmpfs -o mode=1777 node-shm /run/dev/shm
 mount --move /run/dev /dev
 
 # A view of /sys that shows this network, with the host's control groups left where they are.
@@ -26,14 +26,14 @@ mount --move /run/cgroup /sys/fs/cgroup
 # Folders that are at fixed places whatever kubelet is told, such as its device-plugins. The rest
 # of /var/lib stays in sight: a checkout may lie there.
 mkdir /run/upper
-mount -t tmpfs upper /run/upper
+mount -t tmpfs node-upper /run/upper
 mkdir /run/upper/data /run/upper/work
-mount -t overlay -o lowerdir=/var/lib,upperdir=/run/upper/data,workdir=/run/upper/work var /var/lib
+mount -t overlay -o lowerdir=/var/lib,upperdir=/run/upper/data,workdir=/run/upper/work node-var /var/lib
 for folder in kubelet containerd; do
     mkdir -p "/run/disk/$folder" "/var/lib/$folder"
     mount --bind "/run/disk/$folder" "/var/lib/$folder"
 done
-mount -t tmpfs log /var/log
+mount -t tmpfs node-log /var/log
 
 # Kubelet writes these at every start, for the whole machine: here it writes to copies.
 mkdir /run/sysctl

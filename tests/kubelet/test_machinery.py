@@ -30,7 +30,16 @@ _SYSCTLS = ("vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/p
 def _host() -> dict[str, object]:
     sysctls = {key: Path("/proc/sys", key).read_text("ascii") for key in _SYSCTLS}
     places = {place: Path(place).exists() for place in _PLACES}
-    return {**sysctls, **places, "mounts": Path("/proc/self/mounts").read_text("utf-8")}
+    return {
+        **sysctls,
+        **places,
+        "mounts": _node_mounts(Path("/proc/self/mounts").read_text("utf-8")),
+    }
+
+
+def _node_mounts(mounts: str) -> list[str]:
+    """The mounts that `namespace.sh` makes, which it names."""
+    return [line for line in mounts.splitlines() if line.startswith("node-")]
 
 
 _HOST_BEFORE = _host()
@@ -89,4 +98,5 @@ def test_a_pod_that_asks_for_an_unknown_resource_runs_without_it(node: Node) -> 
 
 
 def test_the_host_sees_nothing_of_the_node(node: Node, pod: str) -> None:
+    assert _node_mounts(node.inside.run("cat", "/proc/mounts"))
     assert _host() == _HOST_BEFORE

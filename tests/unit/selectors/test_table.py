@@ -46,11 +46,11 @@ def test_each_kind_has_its_selectors(kind: Kind, absent: set[str]) -> None:
     assert {key for key, s in SELECTORS.items() if kind not in s.kinds} == absent
 
 
-@pytest.mark.parametrize("key", SELECTORS)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "key"),
+    [(kind, key) for kind in KINDS for key, s in SELECTORS.items() if kind in s.kinds],
+)
 def test_the_documented_example_of_a_selector_loads_without_a_word(kind: Kind, key: str) -> None:
-    if kind not in SELECTORS[key].kinds:
-        pytest.skip("does not belong to the kind")
     selectors = {"vendors": ["8086"], key: SELECTORS[key].example}
     if kind is Kind.AUX_NET_DEVICE:
         selectors["auxTypes"] = ["sf"]

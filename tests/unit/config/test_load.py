@@ -1,0 +1,481 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from agent.config.load import MAX_PROBLEMS, Loaded, RefusedPool, load_config
+from agent.config.schema import (
+    AllocationPolicy,
+    Criterion,
+    HealthPolicy,
+    PoolConfig,
+    SelectorSet,
+    Severity,
+)
+from agent.model.device import Kind
+
+VENDOR = SelectorSet((Criterion("vendors", frozenset({"8086"})),))
+
+
+def load(data: bytes | str, *, strict: bool = False) -> Loaded:
+    raw = data.encode() if isinstance(data, str) else data
+    return load_config(raw, source="f", default_prefix="intel.com", strict=strict)
+
+
+def one(strict: bool = False, **pool: object) -> Loaded:  # noqa: FBT001, FBT002
+    """A file with one pool, whose name and selectors are good unless given."""
+    whole = {"resourceName": "r", "selectors": {"vendors": ["8086"]}} | pool
+    return load(json.dumps({"resourceList": [whole]}), strict=strict)
+
+
+def pool_of(loaded: Loaded) -> PoolConfig:
+    assert loaded.problems == ()
+    assert loaded.config is not None
+    (pool,) = loaded.config.pools
+    return pool
+
+
+def messages(loaded: Loaded) -> list[str]:
+    return [f"{p.severity}: {p.path}: {p.message}" for p in loaded.problems]
+
+
+def test_a_pool_without_extras_has_the_defaults() -> None:
+    assert pool_of(one()) == PoolConfig("intel.com", "r", selectors=(VENDOR,))
+
+
+def test_every_key_of_a_pool_is_read() -> None:
+    pool = pool_of(
+        one(
+            resourcePrefix="example.com",
+            deviceType="accelerator",
+            selectors=[{"vendors": ["8086"]}, {"drivers": ["vfio-pci"]}],
+            excludeTopology=True,
+            additionalInfo={"*": {"a": "1"}, "86:00.A".replace("A", "1"): {"b": "2"}},
+            health={"link": False, "recoveryHoldSeconds": 2.5},
+            advertiseEmpty=True,
+            allowInUse=True,
+            allocationPolicy="spread",
+        )
+    )
+    assert pool == PoolConfig(
+        prefix="example.com",
+        name="r",
+        kind=Kind.ACCELERATOR,
+        selectors=(VENDOR, SelectorSet((Criterion("drivers", frozenset({"vfio-pci"})),))),
+        exclude_topology=True,
+        additional_info={"*": {"a": "1"}, "0000:86:00.1": {"b": "2"}},
+        health=HealthPolicy(link=False, recovery_hold_s=2.5),
+        advertise_empty=True,
+        allow_in_use=True,
+        allocation_policy=AllocationPolicy.SPREAD,
+    )
+
+
+def test_criteria_come_in_the_order_of_the_table_and_options_apart() -> None:
+    pool = pool_of(
+        one(selectors={"needVhostNet": True, "isRdma": True, "drivers": ["iavf"], "vendors": ["1"]})
+    )
+    assert pool.selectors == (
+        SelectorSet(
+            (
+                Criterion("vendors", frozenset({"0001"})),
+                Criterion("drivers", frozenset({"iavf"})),
+                Criterion("isRdma", wanted=True),
+            ),
+            is_rdma=True,
+            need_vhost_net=True,
+        ),
+    )
+
+
+def test_empty_lists_nulls_and_false_filter_nothing() -> None:
+    selectors = {
+        "vendors": ["8086"],
+        "devices": [],
+        "drivers": None,
+        "isRdma": False,
+        "needVhostNet": False,
+        "vdpaType": "",
+    }
+    assert pool_of(one(selectors=selectors)).selectors == (VENDOR,)
+
+
+def test_null_is_absent_everywhere() -> None:
+    pool = pool_of(
+        one(
+            resourcePrefix=None,
+            deviceType=None,
+            excludeTopology=None,
+            additionalInfo={"*": None, "86:00.0": {"a": None}},
+            health={"link": None},
+            allocationPolicy=None,
+            SelectorObj=None,
+        )
+    )
+    assert pool == PoolConfig(
+        "intel.com", "r", selectors=(VENDOR,), additional_info={"0000:86:00.0": {}}
+    )
+
+
+def test_empty_strings_mean_the_default_as_in_go() -> None:
+    pool = pool_of(one(resourcePrefix="", deviceType="", allocationPolicy=""))
+    assert (pool.prefix, pool.kind) == ("intel.com", Kind.NET_DEVICE)
+    assert pool.allocation_policy is AllocationPolicy.DEFAULT
+
+
+def test_keys_match_in_any_case_at_every_level_of_ours() -> None:
+    text = (
+        '{"RESOURCELIST": [{"RESOURCENAME": "r", "SELECTORS": {"VENDORS": ["8086"]}, '
+        '"HEALTH": {"LINK": false}, "additionalinfo": {"*": {"Token": "x", "token": "y"}}}]}'
+    )
+    loaded = load(text)
+    assert {p.severity for p in loaded.problems} == {Severity.HINT}
+    assert loaded.exit_code == 0
+    assert loaded.config is not None
+    (pool,) = loaded.config.pools
+    assert pool.selectors == (VENDOR,)
+    assert pool.health == HealthPolicy(link=False)
+    assert pool.additional_info == {"*": {"Token": "x", "token": "y"}}
+
+
+def test_the_last_of_equal_keys_wins_with_a_warning() -> None:
+    text = (
+        '{"resourceList": [{"resourceName": "r", '
+        '"selectors": {"vendors": ["15b3"], "Vendors": ["8086"]}}]}'
+    )
+    loaded = load(text)
+    assert messages(loaded) == [
+        "warning: $.resourceList[0].selectors.Vendors: vendors is given twice, the last one is used"
+    ]
+    assert loaded.config is not None
+    assert loaded.config.pools[0].selectors == (VENDOR,)
+
+
+def test_is_rdma_beside_the_selectors_reaches_every_object_that_has_none_of_its_own() -> None:
+    objects = [{"vendors": ["8086"]}, {"vendors": ["1"], "isRdma": False}, {"vdpaType": "vhost"}]
+    loaded = one(isRdma=True, selectors=objects)
+    assert loaded.config is not None
+    assert [s.is_rdma for s in loaded.config.pools[0].selectors] == [True, False, False]
+    assert Criterion("isRdma", wanted=True) in loaded.config.pools[0].selectors[0].criteria
+
+
+def test_strict_makes_errors_of_warnings_and_leaves_hints_alone() -> None:
+    loose, strict = one(isRdma=True), one(isRdma=True, strict=True)
+    assert (loose.exit_code, strict.exit_code) == (0, 2)
+    assert strict.refused == (RefusedPool(0, "intel.com/r"),)
+    hinted = one(strict=True, selectors={"pciaddresses": ["86:00.0"]})
+    assert (hinted.exit_code, [p.severity for p in hinted.problems]) == (0, [Severity.HINT])
+
+
+def test_a_strict_fault_outside_all_pools_refuses_the_file() -> None:
+    text = (
+        '{"comment": "x", "resourceList": [{"resourceName": "r", "selectors": {"vendors": ["1"]}}]}'
+    )
+    assert load(text).config is not None
+    assert load(text, strict=True).is_broken
+
+
+def test_good_pools_live_on_beside_bad_ones() -> None:
+    text = json.dumps(
+        {
+            "resourceList": [
+                {"resourceName": "bad", "selectors": {"vendors": [8086]}},
+                {"resourceName": "good", "selectors": {"vendors": ["8086"]}},
+            ]
+        }
+    )
+    loaded = load(text)
+    assert loaded.config is not None
+    assert [p.name for p in loaded.config.pools] == ["good"]
+    assert loaded.refused == (RefusedPool(0, "intel.com/bad"),)
+    assert (loaded.usable, loaded.is_broken, loaded.exit_code) == (True, False, 2)
+    assert [(p.pool, p.resource) for p in loaded.errors] == [(0, "intel.com/bad")]
+
+
+def test_nothing_left_of_a_file_is_not_usable() -> None:
+    loaded = one(selectors=None)
+    assert (loaded.usable, loaded.is_broken) == (False, False)
+
+
+def test_a_list_without_pools_is_idle_on_purpose() -> None:
+    loaded = load('{"resourceList": []}')
+    assert (loaded.usable, loaded.exit_code, loaded.problems) == (True, 0, ())
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "the file is empty; a configuration without pools is"),
+        (b" \n\t ", "the file is empty; a configuration without pools is"),
+        (b"\xef\xbb\xbf", "the file is empty; a configuration without pools is"),
+        (b"{}", '"resourceList" is missing'),
+        (b"null", 'found null, wanted an object with "resourceList"'),
+        (b"[]", 'found an empty list, wanted an object with "resourceList"'),
+        (b'"x"', 'found the string "x", wanted an object with "resourceList"'),
+        (b"17", 'found the number 17, wanted an object with "resourceList"'),
+        (b'{"resourceList": null}', "resourceList: found null, wanted a list"),
+        (b'{"resourceList": {}}', "resourceList: found an empty object, wanted a list"),
+        (b'{"resourceList": "x"}', 'resourceList: found the string "x", wanted a list'),
+        ('{"resourceList": []}'.encode("utf-16"), "the file is UTF-16: save it as UTF-8"),
+        ('{"resourceList": []}'.encode("utf-32"), "the file is UTF-32: save it as UTF-8"),
+        ('{"resourceList": []}'.encode("utf-16-le"), "the file holds NUL bytes: UTF-16 or binary"),
+        (b'{"a": "caf\xe9"}', "byte 0xe9 is not UTF-8: save the file as UTF-8"),
+        (b'{"a": "\x00"}', "the file holds a NUL byte: it is binary or damaged"),
+        (b"\x7fELF\x02\x01\x01\x00", "the file holds a NUL byte: it is binary or damaged"),
+        (b"\x1f\x8b\x08\x00", "the file is compressed (gzip), expected JSON text"),
+        (b"\x89PNG\r\n\x1a\n", "byte 0x89 is not UTF-8: save the file as UTF-8"),
+        (b"[" * 10_000_000, "nested more than 100 levels deep"),
+        (b'{"resourceList": [NaN]}', "NaN is not JSON, expected a number or a string"),
+    ],
+)
+def test_a_broken_file_is_refused_as_a_whole_with_one_sentence(data: bytes, message: str) -> None:
+    loaded = load(data)
+    (problem,) = loaded.problems
+    assert problem.message.startswith(message)
+    assert (problem.severity, problem.pool) == (Severity.ERROR, None)
+    assert (loaded.is_broken, loaded.usable, loaded.exit_code) == (True, False, 2)
+
+
+def test_the_place_of_a_wrong_byte_is_told() -> None:
+    loaded = load('{\n  "é": "'.encode() + b"\xff" + b'"}')
+    assert (loaded.problems[0].line, loaded.problems[0].column) == (2, 9)
+
+
+def test_a_byte_order_mark_is_accepted_and_moves_no_column() -> None:
+    assert load(b'\xef\xbb\xbf{"resourceList": []}').usable
+    assert load(b"\xef\xbb\xbf{x").problems[0].column == 2
+
+
+@pytest.mark.parametrize(
+    ("pool", "expected"),
+    [
+        ({"resourceName": 5}, '.resourceName: found the number 5, wanted a string: write "5"'),
+        ({"resourceName": ""}, ".resourceName: resourceName is missing"),
+        ({"resourceName": None}, ": resourceName is missing"),
+        ({"resourcePrefix": ["x"]}, ".resourcePrefix: found a list, wanted a string"),
+        ({"deviceType": 1}, '.deviceType: found the number 1, wanted a string: write "1"'),
+        (
+            {"deviceType": "acelerator"},
+            '.deviceType: unknown device type "acelerator", allowed: netDevice, accelerator, '
+            "auxNetDevice, did you mean accelerator?",
+        ),
+        (
+            {"deviceType": "vfio"},
+            '.deviceType: "vfio" is of the v2 layout: write netDevice and "drivers": ["vfio-pci"]',
+        ),
+        ({"selectors": "x"}, '.selectors: found the string "x", wanted an object or a list'),
+        ({"selectors": [[]]}, ".selectors[0]: found an empty list, wanted an object"),
+        ({"selectors": [None]}, ".selectors: found an empty list; one empty object in it"),
+        (
+            {"selectors": {"vendors": {}}},
+            ".selectors.vendors: found an empty object, wanted a list of strings",
+        ),
+        (
+            {"selectors": {"vendors": ["8086", True]}},
+            ".selectors.vendors[1]: found the boolean true, wanted a string",
+        ),
+        (
+            {"selectors": {"isRdma": 1}},
+            ".selectors.isRdma: found the number 1, wanted true or false",
+        ),
+        (
+            {"selectors": {"vdpaType": ["vhost"]}},
+            '.selectors.vdpaType: found a list, wanted one of "vhost" or "virtio"',
+        ),
+        ({"excludeTopology": "true"}, '.excludeTopology: found the string "true", wanted true or'),
+        ({"additionalInfo": []}, ".additionalInfo: found an empty list, wanted an object of"),
+        ({"additionalInfo": {"*": "x"}}, '.additionalInfo["*"]: wanted an object of strings'),
+        ({"health": True}, ".health: found the boolean true, wanted an object"),
+        (
+            {"health": {"recoveryHoldSeconds": 3601}},
+            ".health.recoveryHoldSeconds: found the number 3601, wanted a number from 0 to 3600",
+        ),
+        (
+            {"health": {"recoveryHoldSeconds": True}},
+            ".health.recoveryHoldSeconds: found the boolean true, wanted a number from 0 to 3600",
+        ),
+        ({"allocationPolicy": 0}, '.allocationPolicy: found the number 0, wanted one of "packed"'),
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_one_error_of_its_pool(
+    pool: dict[str, object], expected: str
+) -> None:
+    loaded = one(**pool)
+    (message,) = messages(loaded)
+    assert message.startswith(f"error: $.resourceList[0]{expected}")
+    assert loaded.refused[0].index == 0
+
+
+def test_a_number_without_end_is_no_hold_time() -> None:
+    text = (
+        '{"resourceList": [{"resourceName": "r", "selectors": {"vendors": ["1"]}, '
+        '"health": {"recoveryHoldSeconds": 1e999}}]}'
+    )
+    assert messages(load(text))[0].endswith("found the number inf, wanted a number from 0 to 3600")
+
+
+@pytest.mark.parametrize("key", ["*", "86:00.0", "0000:86:00.0", "mlx5_core.sf.4", "10000:e1:00.0"])
+def test_additional_info_is_keyed_by_star_address_or_auxiliary_name(key: str) -> None:
+    assert one(additionalInfo={key: {}}).problems == ()
+
+
+def test_two_spellings_of_one_address_are_joined_with_a_warning() -> None:
+    loaded = one(additionalInfo={"86:00.0": {"a": "1", "b": "1"}, "0000:86:00.0": {"b": "2"}})
+    assert [p.severity for p in loaded.problems] == [Severity.WARNING]
+    assert loaded.config is not None
+    assert loaded.config.pools[0].additional_info == {"0000:86:00.0": {"a": "1", "b": "2"}}
+
+
+def test_values_of_additional_info_are_never_shown() -> None:
+    loaded = one(
+        additionalInfo={"*": {"token": ["s3cret"]}, "x": {"y": "s3cret"}, "86:00.0": "s3cret"}
+    )
+    assert len(loaded.errors) == 3
+    assert "s3cret" not in "".join(loaded.lines())
+
+
+@pytest.mark.parametrize(
+    "name", ["a", "A1", "nics_a", "bf3-p0-vfs", "a.b", "x" * 63, "0", "a--b", "a__b"]
+)
+def test_names_that_kubernetes_takes_are_accepted(name: str) -> None:
+    assert pool_of(one(resourceName=name)).name == name
+
+
+@pytest.mark.parametrize("name", ["-a", "a-", "_a", ".a", "a b", "é", "a" * 64, "a/b", "a\n"])
+def test_names_that_kubernetes_refuses_are_errors(name: str) -> None:
+    loaded = one(resourceName=name)
+    assert [p.path for p in loaded.errors] == ["$.resourceList[0].resourceName"]
+
+
+@pytest.mark.parametrize(
+    "prefix", ["vendorx", "intel.com", "a-b.example.com", "0.1", ".".join(["x" * 60] * 4)]
+)
+def test_prefixes_that_kubernetes_takes_are_accepted(prefix: str) -> None:
+    assert pool_of(one(resourcePrefix=prefix)).prefix == prefix
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "Intel.com",
+        "intel_com",
+        "intel.com/x",
+        ".com",
+        "a..b",
+        "kubernetes.io",
+        "x.kubernetes.io",
+        "requests.intel.com",
+        "x" * 64,
+        ".".join(["x" * 61] * 4),
+        " ",
+    ],
+)
+def test_prefixes_that_kubernetes_refuses_are_errors(prefix: str) -> None:
+    loaded = one(resourcePrefix=prefix)
+    assert [p.path for p in loaded.errors] == ["$.resourceList[0].resourcePrefix"]
+
+
+def test_a_bad_default_prefix_is_told_by_its_argument() -> None:
+    text = '{"resourceList": [{"resourceName": "r", "selectors": {"vendors": ["1"]}}]}'
+    loaded = load_config(text.encode(), source="f", default_prefix="Bad")
+    assert "the default (--resource-prefix)" in loaded.errors[0].message
+
+
+def test_a_resource_defined_twice_is_refused_everywhere() -> None:
+    pools = [
+        {"resourceName": "a", "selectors": {"vendors": ["8086"]}},
+        {"resourceName": "b", "selectors": {"vendors": ["8086"]}},
+        {"resourceName": "a", "resourcePrefix": "intel.com", "selectors": {"vendors": [1]}},
+        {"resourceName": "a", "resourcePrefix": "other.com", "selectors": {"vendors": ["8086"]}},
+    ]
+    loaded = load(json.dumps({"resourceList": pools}))
+    assert loaded.config is not None
+    assert [p.resource for p in loaded.config.pools] == ["intel.com/b", "other.com/a"]
+    assert [r.index for r in loaded.refused] == [0, 2]
+
+
+def test_the_printed_form_of_a_v2_layout_loads_without_a_word() -> None:
+    old = {
+        "resourceList": [
+            {"resourceName": "a", "rootDevices": ["02:00.0"], "sriovMode": True},
+            {"resourceName": "b", "rootDevices": ["02:00.1"], "deviceType": "uio"},
+            {
+                "resourceName": "c",
+                "resourcePrefix": "x.org",
+                "RootDevices": ["02:00.2"],
+                "sriovmode": True,
+                "deviceType": "vfio",
+            },
+            {"resourceName": "d", "sriovMode": True},
+        ]
+    }
+    loaded = load(json.dumps(old))
+    assert len(loaded.errors) == 4
+    (advice,) = (p.advice for p in loaded.problems if p.advice)
+    modern = load(advice.removeprefix("in today's form:\n"))
+    assert modern.problems == ()
+    assert modern.config is not None
+    assert [
+        (p.resource, [c.key for c in p.selectors[0].criteria]) for p in modern.config.pools
+    ] == [
+        ("intel.com/a", ["rootDevices"]),
+        ("intel.com/b", ["pciAddresses", "drivers"]),
+        ("x.org/c", ["rootDevices", "drivers"]),
+    ]
+
+
+def test_one_spelling_gives_one_hint_however_often_it_comes() -> None:
+    pools = [
+        {"resourceName": f"r{i}", "selectors": {"pciaddresses": [f"86:00.{i}"]}} for i in range(3)
+    ]
+    (hint,) = load(json.dumps({"resourceList": pools})).problems
+    assert (hint.pool, hint.message) == (0, '"pciaddresses" is read as pciAddresses (3 times)')
+
+
+def test_go_s_own_field_names_need_no_hint() -> None:
+    assert one(selectors={"Vendors": ["8086"], "IsRdma": False, "PKeys": []}).problems == ()
+
+
+def test_unknown_keys_of_one_object_are_cut_short() -> None:
+    loaded = one(selectors={"vendors": ["8086"]} | {f"k{i}": 1 for i in range(500)})
+    assert len(loaded.problems) == 11
+    assert any(p.message == "490 more unknown keys, not read" for p in loaded.problems)
+
+
+def test_a_file_full_of_faults_is_told_by_its_first_errors() -> None:
+    loaded = load(json.dumps({"resourceList": [{"resourceName": "-"}] * 2000}))
+    assert len(loaded.problems) == MAX_PROBLEMS + 1
+    assert "more problems are not listed" in loaded.problems[-1].message
+    assert len(loaded.refused) == 2000
+
+
+def test_control_characters_of_a_file_never_reach_the_terminal() -> None:
+    evil = "\x1b[2J\u202e"
+    loaded = load(
+        json.dumps(
+            {
+                evil: 1,
+                "resourceList": [
+                    {"resourceName": evil, "deviceType": evil, "rootDevices": [evil]},
+                    {
+                        "resourceName": f"{evil}/x",
+                        "resourcePrefix": f"A{evil}",
+                        evil: 1,
+                        "selectors": {"vendors": [evil], "pfNames": [f"{evil}#x"], evil: [evil]},
+                        "additionalInfo": {evil: {}},
+                    },
+                ],
+            }
+        )
+    )
+    assert len(loaded.problems) >= 6
+    assert all(line.replace("\n", "").isprintable() for line in loaded.lines())
+
+
+def test_paths_use_the_file_s_own_spelling() -> None:
+    text = '{"ResourceList": [{"RESOURCEname": "r", "Selectors": [{"VENDORS": ["zz"], "a b": 1}]}]}'
+    assert [p.path for p in load(text).problems if p.severity is not Severity.HINT] == [
+        "$.ResourceList[0].Selectors[0].VENDORS[0]",
+        '$.ResourceList[0].Selectors[0]["a b"]',
+    ]

@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from agent.config.source import MAX_BYTES, SourceResult, SourceState, read_source
+
+
+def config_map(folder: Path, **keys: str) -> Path:
+    """A folder as kubelet mounts a ConfigMap: links through ``..data`` to a folder of one state."""
+    state = folder / "..2024_01_01"
+    state.mkdir(parents=True)
+    (folder / "..data").symlink_to(state.name)
+    for name, text in keys.items():
+        (state / name).write_text(text)
+        (folder / name).symlink_to(f"..data/{name}")
+    return folder
+
+
+async def test_a_file_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_bytes(b"{}")
+    assert await read_source(path, None) == SourceResult(path, SourceState.READ, b"{}")
+
+
+async def test_a_directory_gives_the_key_of_this_node_before_the_general_one(
+    tmp_path: Path,
+) -> None:
+    folder = config_map(tmp_path / "pcidp", **{"worker-1": "one", "config.json": "general"})
+    assert (await read_source(folder, "worker-1")).data == b"one"
+    assert (await read_source(folder, "worker-2")).data == b"general"
+    assert (await read_source(folder, None)).path == folder / "config.json"
+
+
+async def test_no_key_for_this_node_is_idle(tmp_path: Path) -> None:
+    folder = config_map(tmp_path / "pcidp", other="x")
+    result = await read_source(folder, "worker-1")
+    assert (result.state, result.is_idle) == (SourceState.NO_KEY, True)
+    assert result.message == (
+        f"{folder} holds neither worker-1 nor config.json: no pools for this node"
+    )
+    unnamed = await read_source(folder, None)
+    assert "NODE_NAME is not set" in unnamed.message
+
+
+async def test_a_node_name_never_leads_out_of_the_directory(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("x")
+    (tmp_path / "pcidp").mkdir()
+    result = await read_source(tmp_path / "pcidp", "../secret")
+    assert result.state is SourceState.NO_KEY
+
+
+async def test_a_missing_file_is_told_from_one_that_may_still_come(tmp_path: Path) -> None:
+    folder = config_map(tmp_path / "pcidp", other="x")
+    awaited = await read_source(folder / "worker-1", "worker-1")
+    assert (awaited.state, awaited.is_idle) == (SourceState.AWAITED, True)
+    assert "is a mounted ConfigMap without the key worker-1" in awaited.message
+    missing = await read_source(tmp_path / "config.json", None)
+    assert (missing.state, missing.is_idle) == (SourceState.MISSING, False)
+    assert missing.message == f"{tmp_path / 'config.json'} does not exist"
+
+
+async def test_a_variable_that_was_not_replaced_is_recognised(tmp_path: Path) -> None:
+    result = await read_source(tmp_path / "$(NODE_NAME)", None)
+    assert "$(...) was not replaced" in result.message
+
+
+async def test_a_link_to_nowhere_is_called_that(tmp_path: Path) -> None:
+    (tmp_path / "config.json").symlink_to("gone")
+    result = await read_source(tmp_path / "config.json", None)
+    assert result.message.endswith("is a link to a file that does not exist")
+
+
+async def test_a_pipe_without_a_writer_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    async with asyncio.timeout(10):
+        result = await read_source(tmp_path / "pipe", None)
+    assert (result.state, result.message) == (
+        SourceState.UNUSABLE,
+        f"{tmp_path / 'pipe'} is a named pipe, not a file",
+    )
+
+
+async def test_a_socket_and_a_device_are_refused(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as unix:
+        unix.bind(str(tmp_path / "s"))
+        assert (await read_source(tmp_path / "s", None)).message.endswith("a socket, not a file")
+    assert (await read_source(Path("/dev/zero"), None)).message.endswith("a device, not a file")
+
+
+async def test_a_directory_in_place_of_a_key_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "config.json").mkdir()
+    result = await read_source(tmp_path, None)
+    assert (result.state, result.message) == (
+        SourceState.UNUSABLE,
+        f"{tmp_path / 'config.json'} is a directory, not a file",
+    )
+
+
+async def test_a_file_over_the_limit_is_refused_and_one_at_the_limit_read(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    with path.open("wb") as file:
+        file.truncate(MAX_BYTES + 1)
+    assert "is over 16 MiB" in (await read_source(path, None)).message
+    os.truncate(path, MAX_BYTES)
+    assert (await read_source(path, None)).state is SourceState.READ
+
+
+async def test_what_the_system_refuses_is_told_in_its_words(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "file").write_text("x")
+    for path, words in (
+        (tmp_path / "loop", "cannot be read: Too many levels of symbolic links"),
+        (tmp_path / "file" / "x", "cannot be read: Not a directory"),
+        (tmp_path / ("x" * 300), "cannot be read: File name too long"),
+        (Path("/proc/self/mem"), "cannot be read: Input/output error"),
+    ):
+        result = await read_source(path, None)
+        assert (result.state, result.message) == (SourceState.UNUSABLE, f"{path} {words}")
+
+
+async def test_a_name_with_a_nul_character_is_refused() -> None:
+    result = await read_source(Path("a\0b"), None)
+    assert result.state in {SourceState.UNUSABLE, SourceState.MISSING}
+    assert result.message
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs another user to be refused as")
+async def test_an_unreadable_file_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text("{}")
+    path.chmod(0)
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder.stat().st_uid == os.geteuid() and folder != Path("/"):
+            folder.chmod(folder.stat().st_mode | 0o055)
+    program = (
+        "import asyncio, os, sys, pathlib\n"
+        "from agent.config.source import read_source\n"
+        "os.seteuid(65534)\n"
+        "print(asyncio.run(read_source(pathlib.Path(sys.argv[1]), None)).message)\n"
+    )
+    process = await asyncio.create_subprocess_exec(
+        "python3", "-c", program, str(path), stdout=asyncio.subprocess.PIPE
+    )
+    told, _ = await process.communicate()
+    assert told.decode().strip() == f"{path} cannot be read: Permission denied"
