@@ -118,3 +118,4 @@ async def ask(
         raise KubeletUnavailableError(f"{socket}: hung up") from error
     finally:
         channel.close()
+        await asyncio.sleep(0)  # the loop closes the socket in its next turn

@@ -78,11 +78,16 @@ class FixedAnswers:
 async def until_served(folder: Path) -> None:
     """Wait until a plugin's socket is in ``folder``."""
     with DirectoryWatch((folder,)) as watch:
-        if any(is_plugin_socket(path) for path in folder.iterdir()):
+        if plugin_sockets(folder):
             return
         async for change in watch:
             if isinstance(change, EntryChanged) and is_plugin_socket(change.path):
                 return
+
+
+def plugin_sockets(folder: Path) -> list[str]:
+    """Names of the plugins' sockets in ``folder``."""
+    return sorted(path.name for path in folder.iterdir() if is_plugin_socket(path))
 
 
 def is_plugin_socket(path: Path) -> bool:

@@ -10,7 +10,7 @@ import pytest
 
 from agent.model.plugin_events import ListPushed, Registered, RegistrationFailed, StreamLost
 from agent.roots import Roots
-from tests.support.fleet import FixedAnswers, Node, offer, running_fleet
+from tests.support.fleet import FixedAnswers, Node, offer, plugin_sockets, running_fleet
 from tests.support.kubelet import Device, Kubelet, Registration
 
 VF = "intel.com/vf"
@@ -19,10 +19,6 @@ VF = "intel.com/vf"
 async def registered_again(node: Node, kubelet: Kubelet, *ids: str, times: int = 2) -> None:
     await asyncio.to_thread(kubelet.wait_for, lambda k: k.count(VF) >= times, "registration")
     await node.kubelet_has(kubelet, VF, *ids)
-
-
-def sockets(folder: Path) -> list[str]:
-    return sorted(p.name for p in folder.iterdir() if p.is_socket() and p.name != "kubelet.sock")
 
 
 def open_files() -> int:
@@ -92,7 +88,7 @@ async def test_a_hundred_kubelet_restarts_are_a_hundred_registrations(roots: Roo
             full = tuple(Device(i, True) for i in ids)
             assert [devices for _, devices in kubelet.lists] == [full] * 101
             assert open_files() <= settled
-            assert len(sockets(roots.device_plugins)) == 1
+            assert len(plugin_sockets(roots.device_plugins)) == 1
 
 
 async def test_an_unlinked_socket_is_made_anew_and_registered(roots: Roots) -> None:
@@ -102,7 +98,7 @@ async def test_an_unlinked_socket_is_made_anew_and_registered(roots: Roots) -> N
             await node.kubelet_has(kubelet, VF, "a")
             (roots.device_plugins / node.of(Registered)[0].socket).unlink()
             await registered_again(node, kubelet, "a")
-            assert sockets(roots.device_plugins) == [node.of(Registered)[1].socket]
+            assert plugin_sockets(roots.device_plugins) == [node.of(Registered)[1].socket]
             assert node.state(VF).generation == 2
 
 
@@ -203,7 +199,7 @@ async def test_a_retired_pool_says_empty_then_ends_and_leaves_no_socket(roots: R
             await asyncio.to_thread(kubelet.wait_for, lambda k: VF in k.stopped)
             assert kubelet.lists[-1] == (VF, ())
             assert node.fleet.state() == ()
-        assert sockets(roots.device_plugins) == []
+        assert plugin_sockets(roots.device_plugins) == []
 
 
 async def test_a_pool_that_returns_while_it_ends_is_served_anew(roots: Roots) -> None:
@@ -219,7 +215,7 @@ async def test_a_pool_that_returns_while_it_ends_is_served_anew(roots: Roots) ->
             assert kubelet.count(VF) == 2
 
 
-async def test_closing_keeps_the_capacity_and_removes_the_sockets(roots: Roots) -> None:
+async def test_closing_keeps_the_capacity_and_removes_the_plugin_sockets(roots: Roots) -> None:
     with Kubelet(roots.kubelet) as kubelet:
         async with running_fleet(roots) as node:
             node.fleet.apply(tuple(offer(f"intel.com/p{i}", f"d{i}") for i in range(8)))
@@ -227,7 +223,7 @@ async def test_closing_keeps_the_capacity_and_removes_the_sockets(roots: Roots) 
                 await node.kubelet_has(kubelet, f"intel.com/p{i}", f"d{i}")
         await asyncio.to_thread(kubelet.wait_for, lambda k: len(k.stopped) == 8)
         assert all(devices for _, devices in kubelet.lists)
-        assert sockets(roots.device_plugins) == []
+        assert plugin_sockets(roots.device_plugins) == []
 
 
 async def test_an_answer_under_way_is_given_before_the_fleet_closes(roots: Roots) -> None:

@@ -1,0 +1,38 @@
+"""Each set of values of the matrix renders, byte for byte, what was looked at and found good."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.chart.helm import Helm
+from tests.chart.values import MATRIX
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+@pytest.mark.parametrize("name", MATRIX)
+def test_the_chart_renders_the_golden_manifests(
+    helm: Helm, name: str, request: pytest.FixtureRequest
+) -> None:
+    golden = GOLDEN / f"{name}.yaml"
+    rendered = helm.template(MATRIX[name])
+    if request.config.getoption("--write-golden", default=False):
+        golden.write_text(rendered, encoding="utf-8")
+    assert rendered == golden.read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", ["defaults", "pools", "takeover", "pod-monitor", "bare"])
+def test_the_notes_after_an_install_say_how_to_see_it_work(
+    newest_helm: Helm, name: str, request: pytest.FixtureRequest
+) -> None:
+    golden = GOLDEN / f"{name}.notes.txt"
+    notes = newest_helm.notes(MATRIX[name])
+    if request.config.getoption("--write-golden", default=False):
+        golden.write_text(notes, encoding="utf-8")
+    assert notes == golden.read_text("utf-8")
+
+
+def test_every_golden_file_belongs_to_a_set_of_values() -> None:
+    assert {path.name.partition(".")[0] for path in GOLDEN.iterdir()} == set(MATRIX)

@@ -1,0 +1,175 @@
+"""Links that fail and heal, on real veth pairs in a network namespace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agent.host.layout import HostBuilder
+from tests.e2e.conftest import ConfigFile, pool
+from tests.support.agent import AgentProcess
+from tests.support.kubelet import Kubelet
+from tests.support.netns import LinkSwitch, NetNamespace, needs_root
+
+pytestmark = needs_root
+
+PF = "0000:3b:00.0"
+NET = "example.com/net"
+AT_ONCE = {"link": True, "recoveryHoldSeconds": 0}
+
+
+@pytest.fixture
+def namespace() -> Iterator[NetNamespace]:
+    """A network namespace whose ``ens1f0`` is a cable to ``far0``."""
+    with NetNamespace() as made:
+        made.veth("ens1f0", "far0")
+        yield made
+
+
+@pytest.fixture
+def switch(namespace: NetNamespace) -> Iterator[LinkSwitch]:
+    """Sets links up and down in the namespace."""
+    made = LinkSwitch(namespace)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def laid_out(host: HostBuilder, namespace: NetNamespace) -> HostBuilder:
+    """A host whose PF's netdev is the namespace's ``ens1f0``, with eight VFs."""
+    host.pf(PF, "ens1f0", vfs=8)
+    (host.root / "sys/class/net/ens1f0/ifindex").write_text(f"{namespace.ifindex('ens1f0')}\n")
+    return host
+
+
+def agent_in(namespace: NetNamespace, host: HostBuilder, config: Path) -> AgentProcess:
+    return AgentProcess(host.root, config, "--netlink", "on", wrapper=namespace.wrapper)
+
+
+def all_of(kubelet: Kubelet, *, healthy: bool, devices: int = 8) -> None:
+    kubelet.wait_for(
+        lambda k: len(k.allocatable(NET)) == (devices if healthy else 0),
+        f"{devices} devices healthy={healthy}",
+    )
+
+
+def test_a_pulled_cable_makes_the_vfs_unhealthy_and_a_plugged_one_heals_them(
+    namespace: NetNamespace,
+    switch: LinkSwitch,
+    laid_out: HostBuilder,
+    config: ConfigFile,
+    kubelet: Kubelet,
+) -> None:
+    config.write(pool("net", drivers=["iavf"], health=AT_ONCE))
+    far = namespace.ifindex("far0")
+    with agent_in(namespace, laid_out, config.path) as agent:
+        all_of(kubelet, healthy=True)
+        agent.wait_for("netlink.open")
+        for _ in range(3):
+            switch.set(far, up=False)
+            all_of(kubelet, healthy=False)
+            switch.set(far, up=True)
+            all_of(kubelet, healthy=True)
+        assert agent.events("device.unhealthy")[0]["cause"] == "no carrier"
+        lists = [devices for resource, devices in kubelet.lists if resource == NET]
+        assert len(lists) == 7, "one list for each change and the first"
+
+
+def test_a_pf_that_is_set_down_takes_its_vfs_with_it(
+    namespace: NetNamespace,
+    switch: LinkSwitch,
+    laid_out: HostBuilder,
+    config: ConfigFile,
+    kubelet: Kubelet,
+) -> None:
+    config.write(pool("net", drivers=["iavf"], health=AT_ONCE))
+    with agent_in(namespace, laid_out, config.path) as agent:
+        all_of(kubelet, healthy=True)
+        agent.wait_for("netlink.open")
+        switch.set(namespace.ifindex("ens1f0"), up=False)
+        all_of(kubelet, healthy=False)
+        assert agent.wait_for("device.unhealthy")["cause"] == "PF down"
+
+
+def test_a_pf_that_moves_to_another_namespace_is_unknown_and_healthy(
+    namespace: NetNamespace,
+    switch: LinkSwitch,
+    laid_out: HostBuilder,
+    config: ConfigFile,
+    kubelet: Kubelet,
+) -> None:
+    config.write(pool("net", drivers=["iavf"], health=AT_ONCE))
+    with NetNamespace() as other, agent_in(namespace, laid_out, config.path) as agent:
+        all_of(kubelet, healthy=True)
+        agent.wait_for("netlink.open")
+        switch.set(namespace.ifindex("far0"), up=False)
+        all_of(kubelet, healthy=False)
+        namespace.ip(f"link set ens1f0 netns {other.pid}")
+        all_of(kubelet, healthy=True)
+
+
+def test_a_link_that_is_down_before_the_start_is_told_from_the_first_list(
+    namespace: NetNamespace,
+    switch: LinkSwitch,
+    laid_out: HostBuilder,
+    config: ConfigFile,
+    kubelet: Kubelet,
+) -> None:
+    laid_out.set_carrier("ens1f0", up=False)
+    switch.set(namespace.ifindex("far0"), up=False)
+    config.write(pool("net", drivers=["iavf"]))
+    with agent_in(namespace, laid_out, config.path) as agent:
+        kubelet.wait_for(lambda k: any(r == NET for r, _ in k.lists), "a list")
+        assert not any(d.healthy for d in kubelet.lists[0][1])
+        agent.wait_for("netlink.open")
+
+
+def test_link_health_can_be_switched_off_for_a_pool(
+    namespace: NetNamespace,
+    switch: LinkSwitch,
+    laid_out: HostBuilder,
+    config: ConfigFile,
+    kubelet: Kubelet,
+) -> None:
+    config.write(
+        pool("net", pfNames=["ens1f0#0-3"], health={"link": False}),
+        pool("seen", pfNames=["ens1f0#4-7"], health=AT_ONCE),
+    )
+    with agent_in(namespace, laid_out, config.path) as agent:
+        kubelet.wait_for(lambda k: len(k.allocatable("example.com/seen")) == 4)
+        agent.wait_for("netlink.open")
+        switch.set(namespace.ifindex("far0"), up=False)
+        kubelet.wait_for(lambda k: not k.allocatable("example.com/seen"))
+        assert len(kubelet.allocatable(NET)) == 4
+
+
+def test_a_burst_of_100_000_events_of_other_interfaces_pushes_nothing_and_loses_nothing(
+    namespace: NetNamespace,
+    switch: LinkSwitch,
+    laid_out: HostBuilder,
+    config: ConfigFile,
+    kubelet: Kubelet,
+) -> None:
+    config.write(pool("net", drivers=["iavf"], health=AT_ONCE))
+    namespace.veth("other0", "other1")
+    other, far = namespace.ifindex("other1"), namespace.ifindex("far0")
+    with agent_in(namespace, laid_out, config.path) as agent:
+        all_of(kubelet, healthy=True)
+        agent.wait_for("netlink.open")
+        switch.set(far, up=False)
+        all_of(kubelet, healthy=False)
+        before, memory_kib = len(kubelet.lists), resident_kib(agent.process.pid)
+        for number in range(50_000):  # each change of one end is told for both
+            switch.set(other, up=bool(number % 2))
+        switch.set(far, up=True)
+        all_of(kubelet, healthy=True)
+        assert len(kubelet.lists) == before + 1
+        assert resident_kib(agent.process.pid) < memory_kib + 4096
+
+
+def resident_kib(pid: int) -> int:
+    """Resident memory of a process."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
