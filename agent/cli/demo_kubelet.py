@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack, aclosing
+from contextlib import AsyncExitStack, suppress
 from types import TracebackType
 from typing import Self
 
 from grpclib.client import Channel
+from grpclib.exceptions import GRPCError, StreamTerminatedError
 from grpclib.server import Server
 
 from agent.roots import Roots
@@ -62,12 +63,9 @@ class DemoKubelet(v1beta1.RegistrationBase):
 
     async def _follow(self, resource: str, stub: v1beta1.DevicePluginStub) -> None:
         """Keep what the plugin lists; a stream that ends leaves its devices unusable."""
-        try:
-            async with aclosing(stub.list_and_watch(v1beta1.Empty())) as stream:
-                async for response in stream:
-                    await self._note(resource, {d.id: d.health for d in response.devices})
-        except Exception:  # noqa: BLE001 - whatever ends a stream, kubelet counts nothing then
-            pass
+        with suppress(GRPCError, StreamTerminatedError, OSError):
+            async for response in stub.list_and_watch(v1beta1.Empty()):
+                await self._note(resource, {d.id: d.health for d in response.devices})
         await self._note(resource, dict.fromkeys(self.lists.get(resource, {}), "Unhealthy"))
 
     async def _note(self, resource: str, devices: dict[str, str]) -> None:

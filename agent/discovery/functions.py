@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import attrs
 
-from agent.host import auxiliary, ddptool, netdev, pci, rdma, switchdev, sysfs
+from agent.host import auxiliary, ddptool, netdev, pci, rdma, switchdev, sysfs, vfio
 from agent.host.auxiliary import AuxiliaryBus
 from agent.host.devlink import DevlinkFacts
 from agent.host.rdma import RdmaHost
 from agent.host.switchdev import Eswitch, Port
 from agent.kinds import kind_of_class
-from agent.model.device import Device, Kind, Netdev, Role, VdpaDevice
+from agent.model.device import Device, Kind, Netdev, RdmaDevice, Role, VdpaDevice
 
 _INTEL = "8086"
 
@@ -49,6 +49,13 @@ class Pf:
 
 
 @attrs.frozen
+class VfOf:
+    """A VF whose PF did not name it: it is to be read after the PFs."""
+
+    pf_address: str
+
+
+@attrs.frozen
 class Skipped:
     """A function of a class that is not the agent's business."""
 
@@ -63,15 +70,21 @@ class Unreadable:
     attribute: str
 
 
-def read_pf(host: Host, bdf: str) -> Pf | Skipped | Unreadable | None:
-    """Read a function that is no VF; None where it is gone."""
+def read_pf(host: Host, bdf: str) -> Pf | VfOf | Skipped | Unreadable | None:
+    """Read a function that is not known to be a VF; None where it is gone."""
     folder = sysfs.open_folder(host.folders[bdf], host.bus)
     if folder is None:
         return None
     try:
         pci_class = pci.class_of(folder)
         kind = _kind(folder, pci_class)
-        return Skipped(pci_class) if kind is None else _pf(host, folder, bdf, pci_class, kind)
+        if kind is None:
+            return Skipped(pci_class)
+        entries = frozenset(sysfs.listing(folder))
+        pf_address = pci.physfn(folder) if "physfn" in entries else None
+        if pf_address is not None:
+            return VfOf(pf_address)
+        return _pf(host, folder, entries, bdf, pci_class)
     except pci.MissingAttributeError as error:
         return _unreadable(host, bdf, error.attribute)
     finally:
@@ -90,7 +103,7 @@ def read_vf(
         kind = _kind(folder, pci_class)
         if kind is None:
             return Skipped(pci_class)
-        return _vf(host, folder, pci.read(folder, bdf, pci_class), kind, pf_address, pf)
+        return _vf(host, folder, bdf, pci_class, pf_address, pf)
     except pci.MissingAttributeError as error:
         return _unreadable(host, bdf, error.attribute)
     finally:
@@ -133,72 +146,77 @@ def read_auxiliary(host: Host, name: str, parent: Device, pf: Pf | None) -> Devi
         )
 
 
-def _pf(host: Host, folder: int, bdf: str, pci_class: int, kind: Kind) -> Pf:
-    entries = frozenset(sysfs.listing(folder))
-    facts = pci.read(folder, bdf, pci_class, entries)
+def _pf(host: Host, folder: int, entries: frozenset[str], bdf: str, pci_class: int) -> Pf:
+    kind = _kind(folder, pci_class) or Kind.NET_DEVICE
+    vendor = pci.hex_id(folder, "vendor")
+    driver = pci.driver(folder)
     sriov = pci.sriov(folder, entries)
-    eswitch = switchdev.tell_apart(_whole(host, folder, netdev.below(folder, facts.net_folders)))
+    eswitch = switchdev.tell_apart(_whole(host, folder, _netdevs(folder, entries)))
     rdma_devices = rdma.devices_of(folder, host.rdma) if "infiniband" in entries else ()
-    network = kind is Kind.NET_DEVICE
+    is_network = kind is Kind.NET_DEVICE
     device = Device(
         id=bdf,
         kind=kind,
         role=Role.PF,
         pci_address=bdf,
-        vendor=facts.vendor,
-        device=facts.device,
+        vendor=vendor,
+        device=pci.hex_id(folder, "device"),
         pci_class=pci_class,
-        driver=facts.driver,
-        numa_node=facts.numa_node,
+        driver=driver,
+        numa_node=pci.numa_node(folder),
         pf_address=bdf,
         pf_name=eswitch.uplink,
         total_vfs=sriov.total_vfs,
         num_vfs=sriov.num_vfs,
         netdevs=eswitch.own,
-        iommu_group=facts.iommu_group,
-        noiommu=facts.noiommu,
-        uio=facts.uio,
-        acpi_index=facts.acpi_index,
+        iommu_group=vfio.iommu_group(folder),
+        noiommu=vfio.is_vfio(driver) and vfio.is_noiommu(folder),
+        uio=pci.uio(folder, driver),
+        acpi_index=pci.acpi_index(folder) if "acpi_index" in entries else None,
         rdma=rdma_devices,
         rdma_enabled=host.devlink.enable_rdma.get(bdf),
         pkey=rdma.pkey(folder, rdma_devices),
         vdpa=host.vdpa.get(bdf, ()),
-        ddp_profile=_ddp(host, bdf, facts.vendor) if network else None,
+        ddp_profile=_ddp(host, bdf, vendor) if is_network else None,
     )
-    aux_names = tuple(host.auxiliary.below(bdf, entries)) if network else ()
+    aux_names = tuple(host.auxiliary.below(bdf, entries)) if is_network else ()
     return Pf(device, sriov.index_of, eswitch, aux_names)
 
 
 def _vf(
-    host: Host, folder: int, facts: pci.PciFunction, kind: Kind, pf_address: str, pf: Pf | None
+    host: Host, folder: int, bdf: str, pci_class: int, pf_address: str, pf: Pf | None
 ) -> Device:
-    bdf = facts.bdf
+    """A VF without a listing of its folder: there are thousands, and probes cost less.
+
+    One that is bound to vfio is not even asked for netdevs and RDMA devices.
+    """
+    driver = pci.driver(folder)
+    is_vfio = vfio.is_vfio(driver)
+    rdma_devices: tuple[RdmaDevice, ...] = ()
+    netdevs: tuple[Netdev, ...] = ()
+    if not is_vfio:
+        netdevs = _brief(host, folder, driver)
+        if sysfs.exists(folder, "infiniband"):
+            rdma_devices = rdma.devices_of(folder, host.rdma)
     index = pf.index_of.get(bdf) if pf else None
-    netdevs = [
-        found
-        for name, path in netdev.below(folder, facts.net_folders)
-        if (found := netdev.read_brief(host.class_net, folder, name, path)) is not None
-    ]
-    has_rdma = sysfs.exists(folder, "infiniband")
-    rdma_devices = rdma.devices_of(folder, host.rdma) if has_rdma else ()
     return Device(
         id=bdf,
-        kind=kind,
+        kind=_kind(folder, pci_class) or Kind.NET_DEVICE,
         role=Role.VF,
         pci_address=bdf,
-        vendor=facts.vendor,
-        device=facts.device,
-        pci_class=facts.pci_class,
-        driver=facts.driver,
-        numa_node=facts.numa_node,
+        vendor=pci.hex_id(folder, "vendor"),
+        device=pci.hex_id(folder, "device"),
+        pci_class=pci_class,
+        driver=driver,
+        numa_node=pci.numa_node(folder),
         pf_address=pf_address,
         pf_name=pf.device.pf_name if pf else None,
         index=index,
-        netdevs=tuple(netdevs),
-        iommu_group=facts.iommu_group,
-        noiommu=facts.noiommu,
-        uio=facts.uio,
-        acpi_index=facts.acpi_index,
+        netdevs=netdevs,
+        iommu_group=vfio.iommu_group(folder),
+        noiommu=is_vfio and vfio.is_noiommu(folder),
+        uio=pci.uio(folder, driver),
+        acpi_index=pci.acpi_index(folder),
         rdma=rdma_devices,
         rdma_enabled=host.devlink.enable_rdma.get(bdf),
         pkey=rdma.pkey(folder, rdma_devices),
@@ -206,6 +224,22 @@ def _vf(
         ddp_profile=host.devlink.ddp.get(bdf) or (pf.device.ddp_profile if pf else None),
         representor=pf.ports.get(("vf", index)) if pf and index is not None else None,
     )
+
+
+def _netdevs(folder: int, entries: Collection[str]) -> Iterator[tuple[str, str]]:
+    folders = [f"{virtio}/net" for virtio in pci.virtio_folders(entries)]
+    return netdev.below(folder, ["net", *folders] if "net" in entries else folders)
+
+
+def _brief(host: Host, folder: int, driver: str | None) -> tuple[Netdev, ...]:
+    if driver is not None and driver.startswith("virtio"):
+        found = _netdevs(folder, sysfs.listing(folder))
+    elif sysfs.exists(folder, "net"):
+        found = netdev.below(folder, ("net",))
+    else:
+        return ()
+    read = (netdev.read_brief(host.class_net, folder, name, path) for name, path in found)
+    return tuple(n for n in read if n is not None)
 
 
 def _whole(host: Host, owner: int, found: Iterable[tuple[str, str]]) -> tuple[Netdev, ...]:

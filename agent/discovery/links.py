@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from contextlib import aclosing
 
 from agent import logs
 from agent.bus import Bus
 from agent.discovery.uevents import is_relevant
-from agent.host.netlink import Netlink, Overrun, open_netlink
+from agent.host.netlink import Netlink, Overrun, Uevent, open_netlink
 from agent.host.route_events import DefaultRouteEvents
 from agent.model.device import Netdev, Role
 from agent.model.events import HostHint, LinksChanged, SnapshotTaken
@@ -38,7 +39,7 @@ class LinkMonitor:
         self._netlink: Netlink | None = None
         self._ifindexes: frozenset[int] = frozenset()
         self._names: frozenset[str] = frozenset()
-        self._to_ask: set[tuple[int | None, str]] = set()
+        self._to_ask: set[str] = set()
         self._asking = asyncio.Event()
 
     async def run(self) -> None:
@@ -71,28 +72,34 @@ class LinkMonitor:
 
     def _follow_snapshot(self, snapshot: Snapshot) -> None:
         """Interfaces that are new are asked about; those that left are forgotten."""
-        before = {(n.ifindex, n.name) for n in carriers(self._snapshot)}
+        before = set(carriers(self._snapshot))
         self._snapshot = snapshot
-        now = {(n.ifindex, n.name) for n in carriers(snapshot)}
         self._narrow()
-        if fresh := now - before:
-            self._to_ask |= fresh
-            self._asking.set()
+        if fresh := {n.name for n in carriers(snapshot) if n not in before}:
+            self._ask(fresh)
 
     def _narrow(self) -> None:
         """Let the socket drop what no device hangs on, and forget facts of it."""
         wanted = carriers(self._snapshot)
         self._ifindexes = frozenset(n.ifindex for n in wanted if n.ifindex is not None)
-        self._names = frozenset(n.name for n in wanted if n.ifindex is None)
-        if self._netlink is not None:
-            self._netlink.only(None if self._names else self._ifindexes)
+        self._names = frozenset(n.name for n in wanted)
         facts = self.links.by_ifindex.values()
-        self.links = Links({f.ifindex: f for f in facts if self._is_wanted(f)})
+        kept = (f for f in facts if f.name in self._names or f.ifindex in self._ifindexes)
+        self.links = Links({f.ifindex: f for f in kept})
+        self._filter()
+
+    def _filter(self) -> None:
+        """The socket's filter knows numbers only: those scanned, and those netlink told."""
+        if self._netlink is not None:
+            self._netlink.only(self._ifindexes | self.links.by_ifindex.keys())
+
+    def _ask(self, names: Iterable[str]) -> None:
+        self._to_ask.update(names)
+        self._asking.set()
 
     def _ask_all(self) -> None:
-        self._to_ask |= {(n.ifindex, n.name) for n in carriers(self._snapshot)}
         self._narrow()
-        self._asking.set()
+        self._ask(self._names)
 
     async def _follow_links(self, netlink: Netlink) -> None:
         async with aclosing(netlink.links()) as messages:
@@ -109,28 +116,29 @@ class LinkMonitor:
         self._bus.publish(HostHint("overrun"))
 
     def _take(self, fact: LinkFact, *, answered: bool = False) -> None:
-        """Put one fact in force if anything hangs on it."""
+        """Put one fact in force if anything hangs on it.
+
+        An interface is known by its name first: only one that netlink has told of before may
+        change it. A number alone may be that of another interface, where the tree that was
+        scanned stands in for another machine.
+        """
         before = self.links.by_ifindex.get(fact.ifindex)
-        if before is None and not self._is_wanted(fact):
+        if before is None and fact.name not in self._names:
+            if fact.ifindex in self._ifindexes and not answered:
+                self._bus.publish(HostHint("link"))
             return
         links = self.links.with_fact(fact)
         if links.by_ifindex[fact.ifindex] != before:
             self.links = links
+            self._filter()
             self._bus.publish(LinksChanged(links))
-            if self._moved(before, fact):
+            if before is not None and self._moved(before, fact):
                 self._bus.publish(HostHint("link"))
         if not answered and not fact.gone:
-            self._to_ask.add((fact.ifindex, fact.name))
-            self._asking.set()
+            self._ask({fact.name})
 
-    def _is_wanted(self, fact: LinkFact) -> bool:
-        return fact.ifindex in self._ifindexes or fact.name in self._names
-
-    def _moved(self, before: LinkFact | None, fact: LinkFact) -> bool:
+    def _moved(self, before: LinkFact, fact: LinkFact) -> bool:
         """Whether more changed than the link's state: name, master, or the namespace."""
-        if before is None:
-            known = self._snapshot.netdev_owner
-            return fact.gone or fact.name not in known
         old = (before.name, before.master, before.gone)
         return old != (fact.name, fact.master, fact.gone)
 
@@ -140,8 +148,8 @@ class LinkMonitor:
             await self._asking.wait()
             self._asking.clear()
             pending, self._to_ask = self._to_ask, set()
-            for ifindex, name in sorted(pending, key=str):
-                fact = await netlink.ask(ifindex, name)
+            for name in sorted(pending):
+                fact = await netlink.ask(name)
                 if fact is not None:
                     self._take(fact, answered=True)
             await asyncio.sleep(ASK_PAUSE_S)
@@ -151,6 +159,8 @@ class LinkMonitor:
             async for event in events:
                 if isinstance(event, Overrun) or is_relevant(event, self._snapshot, self._roots):
                     self._bus.publish(HostHint("uevent"))
+                if isinstance(event, Uevent) and event.interface in self._names:
+                    self._ask({event.interface})
 
     async def _follow_routes(self, routes: DefaultRouteEvents) -> None:
         while True:

@@ -16,6 +16,7 @@ from agent.discovery.functions import (
     Pf,
     Skipped,
     Unreadable,
+    VfOf,
     read_auxiliary,
     read_pf,
     read_vf,
@@ -46,15 +47,13 @@ def scan(
     generation: int = 0,
     netlink: bool = False,
     needs: frozenset[str] = frozenset(),
-    only: frozenset[str] | None = None,
 ) -> Snapshot:
     """Everything about this host's functions, as far as it can be read now.
 
     ``netlink`` says whether the kernel may be asked for routes and devlink facts; otherwise they
     come from procfs and ``devlink.json`` below the host root. ``needs`` names the devlink facts
     that somebody wants (``devlink.DDP``, ``devlink.ENABLE_RDMA``), since asking the kernel for
-    them may take firmware's time. ``only`` limits the scan to some PCI functions, with the PFs of
-    those that are VFs: a few facts for little, but no whole snapshot. A host without a PCI bus has no functions. Raises OSError only
+    them may take firmware's time. A host without a PCI bus has no functions. Raises OSError only
     where the process itself is out of descriptors or memory.
     """
     with sysfs.folder(roots.sys) as sys, sysfs.folder(roots.dev) as dev:
@@ -70,7 +69,7 @@ def scan(
                     sys=sys,
                     bus=bus,
                     class_net=class_net,
-                    folders=_folders(bus, only),
+                    folders=pci.functions(bus),
                     rdma=rdma_host,
                     vdpa=vdpa.read_bus(sys),
                     auxiliary=auxiliary.read_bus(sys),
@@ -93,16 +92,6 @@ def scan(
     )
 
 
-def _folders(bus: int, only: frozenset[str] | None) -> dict[str, str]:
-    """PCI address -> name of its folder, of the functions to be read."""
-    folders = pci.functions(bus)
-    if only is None:
-        return folders
-    pfs = (pci.physfn(bus, folders[bdf]) for bdf in only if bdf in folders)
-    wanted = only | {pf for pf in pfs if pf is not None}
-    return {bdf: name for bdf, name in folders.items() if bdf in wanted}
-
-
 @attrs.define
 class _Found:
     """What the functions amount to, while they are being read."""
@@ -114,40 +103,40 @@ class _Found:
 
     def note(self, outcome: Device | Skipped | Unreadable | None) -> None:
         """Take in what reading one function came to."""
-        match outcome:
-            case Device():
-                self.devices.append(outcome)
-                self.netdev_names.update(n.name for n in outcome.netdevs)
-            case Skipped(pci_class):
-                self.skipped[f"0x{pci_class >> 8:04x}"] += 1
-            case Unreadable(bdf, attribute):
-                self.unreadable.append((bdf, attribute))
-            case None:
-                pass
+        if isinstance(outcome, Device):
+            self.devices.append(outcome)
+            self.netdev_names.update([n.name for n in outcome.netdevs])
+        elif isinstance(outcome, Skipped):
+            self.skipped[f"0x{outcome.pci_class >> 8:04x}"] += 1
+        elif outcome is not None:
+            self.unreadable.append((outcome.bdf, outcome.attribute))
 
 
 def _read_functions(host: Host, found: _Found) -> None:
-    pf_of_vf = {bdf: pci.physfn(host.bus, name) for bdf, name in host.folders.items()}
-    pfs = dict(_read_pfs(host, (bdf for bdf, pf in pf_of_vf.items() if pf is None), found))
+    """PFs first, since their VFs need to know of them; they come first on most buses anyway."""
+    pf_of_vf: dict[str, str] = {}
+    pfs: dict[str, Pf] = {}
+    for bdf in host.folders:
+        if bdf in pf_of_vf:
+            continue
+        outcome = read_pf(host, bdf)
+        if isinstance(outcome, Pf):
+            pfs[bdf] = outcome
+            pf_of_vf.update(dict.fromkeys(outcome.index_of, bdf))
+            found.note(outcome.device)
+            found.netdev_names.update(outcome.eswitch.names)
+        elif isinstance(outcome, VfOf):
+            pf_of_vf[bdf] = outcome.pf_address
+        else:
+            found.note(outcome)
     pfs = dict(_with_ports(host, pfs, found.netdev_names))
     for bdf, pf_address in pf_of_vf.items():
-        if pf_address is not None:
+        if bdf in host.folders:
             found.note(read_vf(host, bdf, pf_address, pfs.get(pf_address)))
     for parent in tuple(found.devices):
         pf = pfs.get(parent.pf_address or "")
         for name in _auxiliary_names(host, parent, pf):
             found.note(read_auxiliary(host, name, parent, pf))
-
-
-def _read_pfs(host: Host, bdfs: Iterable[str], found: _Found) -> Iterator[tuple[str, Pf]]:
-    for bdf in bdfs:
-        outcome = read_pf(host, bdf)
-        if isinstance(outcome, Pf):
-            found.note(outcome.device)
-            found.netdev_names.update(outcome.eswitch.names)
-            yield bdf, outcome
-        else:
-            found.note(outcome)
 
 
 def _with_ports(host: Host, pfs: Mapping[str, Pf], owned: set[str]) -> Iterator[tuple[str, Pf]]:
@@ -218,7 +207,7 @@ def _devlink_facts(roots: Roots, *, netlink: bool, needs: frozenset[str]) -> Dev
         return devlink.from_file(host) if host is not None else DevlinkFacts()
 
 
-def _bus_order(device: Device) -> tuple[tuple[int, int, int, int], tuple[str, str, int]]:
+def _bus_order(device: Device) -> tuple[tuple[int, str], tuple[str, str, int]]:
     """Functions as the bus has them, each followed by its auxiliary devices."""
     position = ("", "", 0) if device.id == device.pci_address else auxiliary.order(device.id)
-    return bdf_order(device.pci_address), position
+    return pci.bus_order(device.pci_address), position

@@ -35,7 +35,7 @@ def is_relevant(event: Uevent, snapshot: Snapshot, roots: Roots) -> bool:
         return event.subsystem in _SUBSYSTEMS
     if "/devices/virtual/net/" not in event.devpath:
         return True
-    name = event.devpath.rpartition("/")[2]
+    name = event.interface or ""
     if name in snapshot.netdev_owner or name in dict(snapshot.netdev_parents):
         return True
     folder = roots.sys / "class" / "net" / name

@@ -42,6 +42,11 @@ class Uevent:
     devpath: str
     subsystem: str
 
+    @property
+    def interface(self) -> str | None:
+        """Name of the network interface that it is about, if it is about one."""
+        return self.devpath.rpartition("/")[2] if self.subsystem == "net" else None
+
 
 class Netlink:
     """The open sockets; an async context manager. Socket faults come out as OSError."""
@@ -98,11 +103,10 @@ class Netlink:
                 facts = (str(message.get(key) or "") for key in ("ACTION", "DEVPATH", "SUBSYSTEM"))
                 yield Uevent(*facts)
 
-    async def ask(self, ifindex: int | None, name: str) -> LinkFact | None:
-        """One interface with its VFs' policies, by index or else by name; None = not here."""
-        which = {"ifname": name} if ifindex is None else {"index": ifindex}
+    async def ask(self, name: str) -> LinkFact | None:
+        """One interface with its VFs' policies; None = it is not in this namespace."""
         try:
-            answers = await self._questions.link("get", ext_mask=_RTEXT_FILTER_VF, **which)
+            answers = await self._questions.link("get", ext_mask=_RTEXT_FILTER_VF, ifname=name)
         except Exception as error:
             if getattr(error, "code", None) == errno.ENODEV:
                 return None

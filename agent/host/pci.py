@@ -1,4 +1,4 @@
-"""PCI functions below bus/pci/devices (kernel ABI sysfs-bus-pci): one record per function."""
+"""PCI functions below bus/pci/devices (kernel ABI sysfs-bus-pci), one small reader per fact."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from sys import intern
 import attrs
 
 from agent.errors import AgentError
-from agent.host import sysfs, vfio
+from agent.host import sysfs
 from agent.model.address import parse_bdf, parse_hex_id
 
 BUS = "bus/pci/devices"
+_NORMAL = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]")
 _VIRTFN = re.compile(r"virtfn(\d+)")
 _VIRTIO = re.compile(r"virtio\d+")
 
@@ -27,24 +28,6 @@ class MissingAttributeError(AgentError):
 
 
 @attrs.frozen
-class PciFunction:
-    """What sysfs says about one function itself, apart from its netdevs and RDMA devices."""
-
-    bdf: str
-    pci_class: int
-    vendor: str
-    device: str
-    driver: str | None
-    numa_node: int | None
-    iommu_group: int | None
-    noiommu: bool
-    uio: tuple[str, ...]
-    acpi_index: str | None
-    net_folders: tuple[str, ...]
-    """Folders, relative to the function's, that may hold its netdevs."""
-
-
-@attrs.frozen
 class SriovFacts:
     """The SR-IOV capability of a PF."""
 
@@ -55,30 +38,24 @@ class SriovFacts:
 
 
 def functions(bus: int) -> dict[str, str]:
-    """PCI address in normal form -> name of its folder, for every function on the bus."""
+    """PCI address in normal form -> name of its folder, for every function, in bus order."""
     found = {}
     for name in sysfs.listing(bus):
         try:
-            found[parse_bdf(name)] = name
+            found[name if _NORMAL.fullmatch(name) else parse_bdf(name)] = name
         except ValueError:
             continue
-    return found
+    return {bdf: found[bdf] for bdf in sorted(found, key=bus_order)}
+
+
+def bus_order(bdf: str) -> tuple[int, str]:
+    """Sort key of addresses in normal form: their text, longer domains last."""
+    return len(bdf), bdf
 
 
 def folder_name(bus: int, bdf: str) -> str:
     """The name of one function's folder: the kernel writes addresses in their normal form."""
     return bdf if sysfs.exists(bus, bdf) else functions(bus).get(bdf, bdf)
-
-
-def physfn(bus: int, folder_name: str) -> str | None:
-    """The address of the PF that a function's ``physfn`` link names; None = it is no VF."""
-    name = sysfs.link_name(bus, f"{folder_name}/physfn")
-    if name is None:
-        return None
-    try:
-        return intern(parse_bdf(name))
-    except ValueError:
-        return None
 
 
 def class_of(function: int) -> int:
@@ -90,33 +67,50 @@ def class_of(function: int) -> int:
     return code
 
 
-def read(
-    function: int, bdf: str, pci_class: int, entries: Collection[str] | None = None
-) -> PciFunction:
-    """The facts of one function from its open folder.
+def hex_id(function: int, name: str) -> str:
+    """``vendor`` or ``device``; raises MissingAttributeError where it cannot be read."""
+    raw = sysfs.read_raw(function, name)
+    value = _hex_id(raw) if raw else None
+    if value is None:
+        raise MissingAttributeError(name)
+    return value
 
-    ``entries`` is the folder's listing where the caller has made one; without it each optional
-    entry is asked for, which costs less than listing. Raises MissingAttributeError for a function
-    without vendor or device id.
-    """
-    driver = sysfs.link_name(function, "driver")
-    return PciFunction(
-        bdf=bdf,
-        pci_class=pci_class,
-        vendor=_hex_attribute(function, "vendor"),
-        device=_hex_attribute(function, "device"),
-        driver=intern(driver) if driver else None,
-        numa_node=_numa_node(sysfs.read_raw(function, "numa_node")),
-        iommu_group=vfio.iommu_group(function),
-        noiommu=vfio.is_noiommu(function, driver),
-        uio=tuple(sysfs.names(function, "uio")) if _has(function, entries, "uio") else (),
-        acpi_index=(
-            sysfs.read_text(function, "acpi_index")
-            if _has(function, entries, "acpi_index")
-            else None
-        ),
-        net_folders=_net_folders(function, entries, driver),
-    )
+
+def driver(function: int) -> str | None:
+    """The bound driver; None where there is none."""
+    name = sysfs.link_name(function, "driver")
+    return intern(name) if name else None
+
+
+def numa_node(function: int) -> int | None:
+    """The NUMA node; None where the kernel does not know it."""
+    return _numa_node(sysfs.read_raw(function, "numa_node"))
+
+
+def physfn(function: int) -> str | None:
+    """The address of a VF's PF, whether or not that is on this host; None = it is no VF."""
+    name = sysfs.link_name(function, "physfn")
+    try:
+        return parse_bdf(name) if name else None
+    except ValueError:
+        return None
+
+
+def uio(function: int, driver_name: str | None) -> tuple[str, ...]:
+    """The userspace I/O devices; drivers that make any have ``uio`` in their names."""
+    if driver_name is None or "uio" not in driver_name:
+        return ()
+    return tuple(sysfs.names(function, "uio"))
+
+
+def acpi_index(function: int) -> str | None:
+    """The index that firmware gives to an on-board device."""
+    return sysfs.read_text(function, "acpi_index") if sysfs.exists(function, "acpi_index") else None
+
+
+def virtio_folders(entries: Collection[str]) -> list[str]:
+    """The virtio devices in a function's listing: a virtio NIC's netdev belongs to one of them."""
+    return sorted(entry for entry in entries if _VIRTIO.fullmatch(entry))
 
 
 def sriov(function: int, entries: Collection[str]) -> SriovFacts:
@@ -137,29 +131,6 @@ def sriov(function: int, entries: Collection[str]) -> SriovFacts:
         num_vfs=max(sysfs.read_int(function, "sriov_numvfs") or 0, len(index_of)),
         index_of=index_of,
     )
-
-
-def _has(function: int, entries: Collection[str] | None, name: str) -> bool:
-    return sysfs.exists(function, name) if entries is None else name in entries
-
-
-def _net_folders(
-    function: int, entries: Collection[str] | None, driver: str | None
-) -> tuple[str, ...]:
-    """``net``, and for virtio NICs ``virtioN/net``: their netdev belongs to the virtio device."""
-    if entries is None and driver is not None and driver.startswith("virtio"):
-        entries = sysfs.listing(function)
-    folders = ("net",) if _has(function, entries, "net") else ()
-    virtio = sorted(entry for entry in entries or () if _VIRTIO.fullmatch(entry))
-    return (*folders, *(f"{entry}/net" for entry in virtio))
-
-
-def _hex_attribute(function: int, name: str) -> str:
-    raw = sysfs.read_raw(function, name)
-    value = _hex_id(raw) if raw else None
-    if value is None:
-        raise MissingAttributeError(name)
-    return value
 
 
 @lru_cache(maxsize=1024)

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
-_ATTRIBUTE_SIZE = 4096  # sysfs attributes are at most one page
+_ATTRIBUTE_SIZE = 256  # every attribute that is read here is one short line
 
 
 def raise_if_exhausted(error: OSError) -> None:
@@ -85,8 +85,11 @@ def link_target(within: int, name: str) -> str | None:
 
 def link_name(within: int, name: str) -> str | None:
     """The last part of a symbolic link's target: how sysfs names drivers, groups and functions."""
-    target = link_target(within, name)
-    return target.rpartition("/")[2] if target else None
+    try:
+        return os.readlink(name, dir_fd=within).rpartition("/")[2]
+    except OSError as error:
+        raise_if_exhausted(error)
+        return None
 
 
 def exists(within: int, name: str) -> bool:

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from agent.host.sysfs import link_name, read_text
+from agent.host import sysfs
 
-_NOIOMMU_NAME = "vfio-noiommu"  # drivers/vfio/group.c names the group so when it invents one
+_NAME = "iommu_group/name"
+_NOIOMMU = "vfio-noiommu"  # drivers/vfio/group.c names the group so when it invents one
 
 
 def iommu_group(function: int) -> int | None:
     """The number of a function's IOMMU group; None where it has none."""
-    name = link_name(function, "iommu_group")
+    name = sysfs.link_name(function, "iommu_group")
     return int(name) if name is not None and name.isdecimal() else None
 
 
-def is_noiommu(function: int, driver: str | None) -> bool:
-    """Whether a vfio driver made the function's group up, because the host has no IOMMU.
+def is_vfio(driver: str | None) -> bool:
+    """Whether a driver hands functions to userspace by vfio: all such have ``vfio`` in their names.
 
-    Only vfio drivers do that (all have ``vfio`` in their names), so others are not asked.
+    A function that is bound to one has no netdev and no RDMA device.
     """
-    return (
-        driver is not None
-        and "vfio" in driver
-        and (read_text(function, "iommu_group/name") == _NOIOMMU_NAME)
-    )
+    return driver is not None and "vfio" in driver
+
+
+def is_noiommu(function: int) -> bool:
+    """Whether the vfio driver of a function made its group up, because there is no IOMMU."""
+    return sysfs.exists(function, _NAME) and sysfs.read_text(function, _NAME) == _NOIOMMU

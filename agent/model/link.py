@@ -62,13 +62,15 @@ class Links:
         )
 
     def fact(self, netdev: Netdev | None) -> LinkFact | None:
-        """Netlink's word on a netdev: by ifindex, by name where the scan told none."""
+        """Netlink's word on a netdev: by ifindex, by name where there is none of that number."""
         if netdev is None:
             return None
-        if netdev.ifindex is not None:
-            return self.by_ifindex.get(netdev.ifindex)
+        numbered = None if netdev.ifindex is None else self.by_ifindex.get(netdev.ifindex)
+        if numbered is not None and numbered.name == netdev.name:
+            return numbered
         named = [f for f in self.by_ifindex.values() if f.name == netdev.name]
-        return next((f for f in named if not f.gone), named[-1] if named else None)
+        here = next((f for f in named if not f.gone), None)
+        return here or numbered or (named[-1] if named else None)
 
     def with_fact(self, fact: LinkFact) -> Links:
         """The same with one interface's newest word; its VF policies stay if none are told."""

@@ -34,8 +34,12 @@ class Helm:
     home: Path
 
     def template(self, *values: Path | Mapping[str, Any]) -> str:
-        """What `helm template` prints for the chart with these values, the last one first."""
+        """What `helm template` prints for the chart with these values; of two, the later wins."""
         return self._run("template", RELEASE, CHART, "--namespace", NAMESPACE, *self._values(values))
+
+    def template_for(self, release: str) -> str:
+        """What is rendered for a cluster of a Kubernetes release."""
+        return self._run("template", RELEASE, CHART, "--kube-version", release)
 
     def documents(self, *values: Path | Mapping[str, Any]) -> list[Document]:
         """The rendered objects."""

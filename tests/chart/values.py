@@ -48,7 +48,6 @@ MATRIX: dict[str, dict[str, Any]] = {
                 ],
             },
             "prometheusRule": {"enabled": True, "disabled": ["SriovDevicesGone"]},
-            "dashboard": {"enabled": True, "annotations": {"grafana_folder": "Network"}},
         },
         "networkPolicy": {
             "enabled": True,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import shutil
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
@@ -28,6 +29,9 @@ def _missing() -> str | None:
     for tool in _TOOLS:
         if shutil.which(tool) is None:
             return f"{tool} is not there"
+    unshared = ["unshare", "--mount", "--net", "--pid", "--fork", "true"]
+    if subprocess.run(unshared, check=False, capture_output=True).returncode:
+        return "namespaces are not permitted here"
     if debian.mirror() is None:
         return "apt has no Debian mirror among its sources: containerd and runc come from there"
     return None

@@ -14,6 +14,7 @@ import socket
 import stat
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Self
@@ -46,7 +47,8 @@ class Program:
     def send(self, number: signal.Signals) -> None:
         """Send a signal to the program."""
         if self.running:
-            os.kill(self._pid, number)
+            with suppress(ProcessLookupError):  # it has just ended by itself
+                os.kill(self._pid, number)
 
     def stop(self, number: signal.Signals = signal.SIGTERM, within_s: float = 20) -> int:
         """End the program, by SIGKILL if it does not heed the signal; its exit status."""
@@ -140,7 +142,8 @@ class Namespace:
                 raise RuntimeError(f"{name} did not start:\n{log.read_text('utf-8')}")
             return next(map(int, children.read_text("ascii").split()), None)
 
-        return Program(name, log, entered, eventually(child, f"{name} starts"))
+        pid = eventually(child, f"{name} starts", passing=(FileNotFoundError,))
+        return Program(name, log, entered, pid)
 
     def bind(self, source: Path, target: str) -> None:
         """Show `source`, a path of the host or the node, at `target` of the node as well."""

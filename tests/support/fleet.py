@@ -39,7 +39,7 @@ def offer(resource: str, *ids: str, unhealthy: tuple[str, ...] = ()) -> Offer:
 
 @attrs.define
 class FixedAnswers:
-    """Answers every request for a device but for ids that start with ``missing``, ``broken`` or ``bug``."""
+    """Answers for every device, but for ids that start with ``missing``, ``broken``, ``bug``."""
 
     asked: list[tuple[str, tuple[str, ...]]] = attrs.Factory(list)
     asked_once: asyncio.Event = attrs.Factory(asyncio.Event)

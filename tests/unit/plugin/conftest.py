@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -9,6 +10,9 @@ import pytest
 
 from agent import logs
 from agent.roots import Roots
+
+# Or pytest-asyncio makes a loop for the main thread, which nobody closes.
+asyncio.set_event_loop(None)
 
 
 @pytest.fixture

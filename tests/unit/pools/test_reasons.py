@@ -84,10 +84,10 @@ def test_the_pf_that_pf_names_seems_to_name_learns_that_only_its_functions_are_m
 
 def test_what_a_pod_holds_under_a_retired_resource_tells_so() -> None:
     pools = assigned(NODE, pool("vf"), held=held("retired", VF0))
+    holding = "held by pod default/pod as intel.com/retired"
     assert why(pools, VF0.id) == (
         Refusal.HELD,
-        "not in intel.com/vf: held by pod default/pod as intel.com/retired, "
-        "which is not configured (any more)",
+        f"not in intel.com/vf: {holding}, which is not configured (any more)",
     )
 
 
@@ -112,7 +112,7 @@ def test_of_several_objects_the_one_that_failed_last_is_told() -> None:
     pools = assigned(
         NODE, pool("vf", {"vendors": ["15b3"]}, {"vendors": ["8086"], "devices": ["1889"]})
     )
-    assert why(pools, VF0.id)[1] == "not in intel.com/vf: devices: device id 154c, wanted 1889"
+    assert why(pools, VF0.id)[1] == "not in intel.com/vf: devices: device 154c, wanted 1889"
 
 
 def test_being_in_use_is_nearer_than_any_refusing_selector() -> None:

@@ -1,0 +1,116 @@
+"""``--host-root /``: the agent as deployed, on netlink and kernel uevents, with a laid-out sysfs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agent.host.layout import HostBuilder
+from tests.e2e.conftest import ConfigFile, pool
+from tests.support.agent import AgentProcess
+from tests.support.kubelet import Kubelet
+from tests.support.netns import NetNamespace, UeventSource, needs_root
+from tests.support.realroot import real_root
+
+pytestmark = needs_root
+
+PF = "0000:3b:00.0"
+NET = "example.com/net"
+
+
+@pytest.fixture
+def namespace() -> Iterator[NetNamespace]:
+    """A network namespace whose ``ens1f0`` is a cable, with a second one for routes."""
+    with NetNamespace() as made:
+        made.veth("ens1f0", "far0")
+        yield made
+
+
+def agent_at_root(
+    namespace: NetNamespace, host: HostBuilder, config: Path, *arguments: str
+) -> AgentProcess:
+    return AgentProcess(
+        Path("/"),
+        config,
+        *("--kubelet-dir", str(host.roots.kubelet), *arguments),
+        wrapper=(*namespace.wrapper, *real_root(host.root)),
+    )
+
+
+def test_uevents_alone_tell_of_vfs_that_come_and_go(
+    namespace: NetNamespace, host: HostBuilder, config: ConfigFile, kubelet: Kubelet
+) -> None:
+    host.pf(PF, "ens1f0", vfs=1)
+    config.write(pool("net", pfNames=["ens1f0"]))
+    uevents = UeventSource(namespace)
+    with agent_at_root(namespace, host, config.path, "--rescan-seconds", "0") as agent:
+        kubelet.wait_for(lambda k: len(k.allocatable(NET)) == 1)
+        agent.wait_for("netlink.open")
+        for number in range(50):
+            host.remove_vfs(PF)
+            uevents.send("change", f"/devices/pci0000:3b/{PF}", "pci")
+            kubelet.wait_for(lambda k: not k.allocatable(NET), f"none in round {number}")
+            made = host.add_vfs(PF, 1 + number % 8)
+            for vf in made:
+                uevents.send("add", f"/devices/pci0000:3b/{vf}", "pci")
+            kubelet.wait_for(lambda k, made=made: k.allocatable(NET) == made, f"round {number}")
+    uevents.close()
+
+
+def test_a_late_driver_is_told_by_its_bind_event(
+    namespace: NetNamespace, host: HostBuilder, config: ConfigFile, kubelet: Kubelet
+) -> None:
+    host.pf(PF, "ens1f0", vfs=2)
+    late = host.vfs(PF)[1]
+    host.set_driver(late, None)
+    config.write(pool("net", drivers=["iavf"]))
+    uevents = UeventSource(namespace)
+    with agent_at_root(namespace, host, config.path) as agent:
+        kubelet.wait_for(lambda k: len(k.allocatable(NET)) == 1)
+        agent.wait_for("netlink.open")
+        host.set_driver(late, "iavf")
+        uevents.send("bind", f"/devices/pci0000:3b/{late}", "pci")
+        kubelet.wait_for(lambda k: len(k.allocatable(NET)) == 2)
+    uevents.close()
+
+
+def test_a_default_route_that_moves_takes_its_new_leg_out_of_the_pool(
+    namespace: NetNamespace, host: HostBuilder, config: ConfigFile, kubelet: Kubelet
+) -> None:
+    namespace.veth("ens2f0", "far1")
+    namespace.ip(
+        "addr add 10.0.0.1/24 dev ens1f0",
+        "addr add 10.0.1.1/24 dev ens2f0",
+        "route add default via 10.0.0.2",
+    )
+    host.pf(PF, "ens1f0")
+    host.pf("0000:5e:00.0", "ens2f0")
+    config.write(pool("net", vendors=["8086"]))
+    with agent_at_root(namespace, host, config.path) as agent:
+        kubelet.wait_for(lambda k: k.allocatable(NET) == ("0000:5e:00.0",))
+        agent.wait_for("netlink.open")
+        namespace.ip("route replace default via 10.0.1.2")
+        kubelet.wait_for(lambda k: k.allocatable(NET) == (PF,))
+        namespace.ip("route replace default nexthop via 10.0.0.2 nexthop via 10.0.1.2")
+        kubelet.wait_for(lambda k: not k.allocatable(NET))
+
+
+def test_discover_names_the_reason_on_a_node_of_its_own(
+    namespace: NetNamespace, host: HostBuilder
+) -> None:
+    namespace.ip("addr add 10.0.0.1/24 dev ens1f0", "route add default via 10.0.0.2")
+    host.pf(PF, "ens1f0")
+    command = [
+        *(*namespace.wrapper, *real_root(host.root)),
+        *(sys.executable, "-m", "agent", "discover", "-o", "json"),
+    ]
+    shown = subprocess.run(command, check=True, capture_output=True, text=True)
+    (device,) = json.loads(shown.stdout)["devices"]
+    assert device["netdev"] == "ens1f0"
+    assert device["pool"] is None
+    assert device["reason"] == "in use by the host: ens1f0 carries the default route"

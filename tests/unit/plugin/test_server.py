@@ -1,0 +1,203 @@
+"""A fleet's servers under unusual clients of the C library."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from agent.model.plugin_events import ListPushed, StreamLost
+from agent.roots import Roots
+from tests.support.fleet import Node, offer, plugin_sockets, running_fleet, until_served
+from tests.support.kubelet import Kubelet
+from tests.support.protocol import message, stub
+
+VF = "intel.com/vf"
+PLUGIN = "v1beta1.DevicePlugin"
+_LOCAL = (("grpc.use_local_subchannel_pool", 1),)
+
+
+class Client:
+    """A connection to a pool's socket, beside kubelet's."""
+
+    def __init__(self, path: Path) -> None:
+        self.channel = grpc.insecure_channel(f"unix:{path}", options=_LOCAL)
+
+    def open_stream(self) -> Iterator[Any]:
+        stream: Iterator[Any] = stub(self.channel, PLUGIN, "ListAndWatch")(
+            message("v1beta1.Empty")()
+        )
+        return stream
+
+    async def call(self, method: str, request: Any) -> Any:  # noqa: ANN401 - made at run time
+        return await asyncio.to_thread(stub(self.channel, PLUGIN, method), request, timeout=10)
+
+    def close(self) -> None:
+        self.channel.close()
+
+
+async def take(stream: Iterator[Any]) -> list[str] | None:
+    """The ids of the stream's next list; None at its end."""
+    response = await asyncio.to_thread(next, stream, None)
+    return None if response is None else [d.id for d in response.devices]
+
+
+def socket_of(node: Node, resource: str = VF) -> Path:
+    path = node.state(resource).socket
+    assert path is not None
+    return Path(path)
+
+
+async def test_a_second_stream_gets_every_update_and_the_first_ends(roots: Roots) -> None:
+    kubelet = Kubelet(roots.kubelet)
+    kubelet.opens_streams = False
+    with kubelet:
+        async with running_fleet(roots) as node:
+            node.fleet.apply((offer(VF, "a"),))
+            await asyncio.to_thread(kubelet.wait_for, lambda k: k.count(VF))
+            clients = [Client(socket_of(node)) for _ in range(2)]
+            first = clients[0].open_stream()
+            assert await take(first) == ["a"]
+            second = clients[1].open_stream()
+            assert await take(second) == ["a"]
+            assert await take(first) is None
+            node.fleet.apply((offer(VF, "a", "b"),))
+            assert await take(second) == ["a", "b"]
+            assert not node.of(StreamLost)
+            assert kubelet.count(VF) == 1
+            for client in clients:
+                client.close()
+
+
+async def test_a_stalled_reader_disturbs_nobody_and_is_overtaken(roots: Roots) -> None:
+    many = tuple(f"0000:{i:04x}:00.0" for i in range(20_000))
+    with Kubelet(roots.kubelet) as kubelet:
+        async with running_fleet(roots) as node:
+            node.fleet.apply((offer(VF, *many), offer("intel.com/other", "x")))
+            await node.kubelet_has(kubelet, "intel.com/other", "x")
+            await node.kubelet_has(kubelet, VF, *many)
+            stalled = Client(socket_of(node))
+            stalled.open_stream()  # reads nothing: its window holds a tenth of the list
+            await asyncio.to_thread(kubelet.wait_for, lambda k: VF in k.stopped)
+            for count in range(1, 11):
+                ids = tuple(f"x{i}" for i in range(count))
+                node.fleet.apply((offer(VF, *many[count:]), offer("intel.com/other", *ids)))
+                await node.kubelet_has(kubelet, "intel.com/other", *ids)
+            again = Client(socket_of(node))
+            assert await take(again.open_stream()) == list(many[10:])
+        stalled.close()
+        again.close()
+        assert plugin_sockets(roots.device_plugins) == []
+
+
+async def test_a_request_over_four_mebibytes_is_refused(roots: Roots) -> None:
+    with Kubelet(roots.kubelet) as kubelet:
+        async with running_fleet(roots) as node:
+            node.fleet.apply((offer(VF, "a"),))
+            await node.kubelet_has(kubelet, VF, "a")
+            with pytest.raises(grpc.RpcError) as refusal:
+                await asyncio.to_thread(kubelet.allocate, VF, "x" * 2**22)
+            assert refusal.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+            await asyncio.to_thread(kubelet.allocate, VF, "x" * 2**21)
+
+
+async def test_a_request_that_is_no_message_is_refused(roots: Roots) -> None:
+    with Kubelet(roots.kubelet) as kubelet:
+        async with running_fleet(roots) as node:
+            node.fleet.apply((offer(VF, "a"),))
+            await node.kubelet_has(kubelet, VF, "a")
+            raw = kubelet.clients[VF].channel.unary_unary(f"/{PLUGIN}/Allocate")
+            with pytest.raises(grpc.RpcError) as refusal:
+                await asyncio.to_thread(raw, b"\x0a\x03\xff\xff\xff", timeout=10)
+            assert refusal.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_errors_reach_a_foreign_client_with_status_and_text(roots: Roots) -> None:
+    with Kubelet(roots.kubelet) as kubelet:
+        async with running_fleet(roots) as node:
+            node.fleet.apply((offer(VF, "a"),))
+            await node.kubelet_has(kubelet, VF, "a")
+            with pytest.raises(grpc.RpcError) as refusal:
+                await asyncio.to_thread(kubelet.allocate, VF, "missing1")
+            assert refusal.value.code() is grpc.StatusCode.NOT_FOUND
+            assert refusal.value.details() == "intel.com/vf has no device missing1"
+
+
+async def test_a_preference_and_a_start_are_answered_for_a_foreign_client(roots: Roots) -> None:
+    with Kubelet(roots.kubelet) as kubelet:
+        async with running_fleet(roots) as node:
+            node.fleet.apply((offer(VF, "a", "b"),))
+            await node.kubelet_has(kubelet, VF, "a", "b")
+            client = Client(socket_of(node))
+            request = message("v1beta1.PreferredAllocationRequest")()
+            request.container_requests.add(
+                available_device_ids=["b", "a"], must_include_device_ids=[], allocation_size=1
+            )
+            response = await client.call("GetPreferredAllocation", request)
+            assert [list(c.device_ids) for c in response.container_responses] == [["a"]]
+            request = message("v1beta1.PreStartContainerRequest")(devices_ids=["a"])
+            await client.call("PreStartContainer", request)
+            client.close()
+
+
+async def test_peers_that_stay_are_hung_up_on_when_the_fleet_closes(roots: Roots) -> None:
+    with Kubelet(roots.kubelet) as kubelet:
+        async with running_fleet(roots) as node:
+            node.fleet.apply((offer(VF, "a"),))
+            await node.kubelet_has(kubelet, VF, "a")
+            client = Client(socket_of(node))
+            broken = threading.Event()
+            client.channel.subscribe(
+                lambda state: broken.set() if state is not grpc.ChannelConnectivity.READY else None
+            )
+            await client.call("GetDevicePluginOptions", message("v1beta1.Empty")())
+            broken.clear()
+        assert await asyncio.to_thread(broken.wait, 10)
+        client.close()
+
+
+async def test_a_call_that_waits_for_ever_does_not_hold_up_the_end(roots: Roots) -> None:
+    with Kubelet(roots.kubelet) as kubelet:
+        async with running_fleet(roots) as node:
+            node.fleet.apply((offer(VF, "slow"),))
+            await node.kubelet_has(kubelet, VF, "slow")
+            asked = asyncio.create_task(asyncio.to_thread(kubelet.allocate, VF, "slow"))
+            await asyncio.sleep(0)
+        with pytest.raises(grpc.RpcError):
+            await asked
+
+
+async def test_clients_that_come_and_go_leave_no_line_in_any_log(
+    roots: Roots, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    with Kubelet(roots.kubelet) as kubelet:
+        async with running_fleet(roots) as node:
+            node.fleet.apply((offer(VF, "a"),))
+            await node.kubelet_has(kubelet, VF, "a")
+            for _ in range(5):
+                client = Client(socket_of(node))
+                await client.call("GetDevicePluginOptions", message("v1beta1.Empty")())
+                client.close()
+            with pytest.raises(grpc.RpcError):
+                await asyncio.to_thread(kubelet.allocate, VF, "missing1")
+            node.fleet.apply((offer(VF, "a", "b"),))
+            await node.until(lambda: len(node.of(ListPushed)) == 2)
+    assert caplog.records == []
+
+
+async def test_a_socket_appears_only_once_it_listens(roots: Roots) -> None:
+    roots.plugins_registry.mkdir()
+    async with running_fleet(roots) as node:
+        node.fleet.apply((offer(VF, "a"),))
+        await until_served(roots.plugins_registry)
+        (name,) = plugin_sockets(roots.plugins_registry)
+        client = Client(roots.plugins_registry / name)
+        await client.call("GetDevicePluginOptions", message("v1beta1.Empty")())
+        client.close()
