@@ -10,13 +10,16 @@ import attrs
 from agent import logs
 from agent.bus import Bus
 from agent.config.schema import AllocationPolicy
+from agent.discovery.monitor import in_daemon_thread
 from agent.errors import DeviceNotUsableError, UnknownDeviceError
 from agent.export.cdi import annotation_key, has_cdi_entry, qualified_name
 from agent.export.device_info import write_device_info
 from agent.export.specs import CdiMode
+from agent.health.driver import check_driver
 from agent.model.answers import Allocation
 from agent.model.device import Device
 from agent.model.events import DevicesAllocated
+from agent.model.snapshot import Snapshot
 from agent.pools.allocation import allocation, members_for
 from agent.pools.preference import prefer
 from agent.pools.records import Member, Pool, Pools
@@ -30,7 +33,7 @@ FRESH_WITHIN_S = 0.5
 class Allocator:
     """Kubelet's questions, answered; ``pools`` gives the pools in force.
 
-    ``reread`` reads some devices' facts anew, in a thread: files that a pod's namespace hid may be
+    ``reread`` reads some devices' facts anew, in a thread of its own: files that a pod's namespace hid may be
     back, and no scan may have run since.
     """
 
@@ -80,6 +83,7 @@ class Allocator:
         if pool is None:
             raise UnknownDeviceError(resource, tuple(sorted(set(device_ids))))
         members = await self._fresh(members_for(pool, device_ids))
+        self._check_drivers(members, pools.snapshot)
         answer = allocation(pool.config, members, rdma_cm=pools.snapshot.rdma_cm)
         try:
             await write_device_info(self._roots.device_info, pool.config, members)
@@ -93,7 +97,7 @@ class Allocator:
         devices = tuple(m.device for m in members)
         try:
             async with asyncio.timeout(FRESH_WITHIN_S):
-                read = await asyncio.to_thread(self._reread, devices)
+                read = await in_daemon_thread(lambda: self._reread(devices))
         except TimeoutError:
             logs.emit("allocation.stale_facts", devices=shown(tuple(d.id for d in devices)))
             return members
@@ -102,6 +106,13 @@ class Allocator:
         if gone:
             raise DeviceNotUsableError(gone[0], "is gone from the host")
         return tuple(attrs.evolve(m, device=now[m.device.id]) for m in members)
+
+    def _check_drivers(self, members: tuple[Member, ...], snapshot: Snapshot) -> None:
+        """A driver may have changed since the last scan: the pool must not promise another one."""
+        for member in members:
+            verdict = check_driver(member, snapshot, held=True)
+            if not verdict.healthy:
+                raise DeviceNotUsableError(member.device.id, verdict.detail)
 
     def _with_cdi(
         self, pool: Pool, members: tuple[Member, ...], answer: Allocation, *, rdma_cm: bool

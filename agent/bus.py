@@ -62,12 +62,14 @@ class Bus:
     """Delivers each event to the subscribers of exactly its class, in order of joining."""
 
     def __init__(self) -> None:
-        self._receivers: dict[type, list[Callable[[Any], None]]] = {}
+        self._receivers: dict[type, dict[object, Callable[[Any], None]]] = {}
 
     def publish(self, event: object) -> None:
         """Hand ``event`` to every subscriber of its class, now; returns when all have it."""
-        for receive in tuple(self._receivers.get(type(event), ())):
-            receive(event)
+        receivers = self._receivers.get(type(event), {})
+        for place, receive in tuple(receivers.items()):
+            if place in receivers:
+                receive(event)
 
     def subscribe(self, event_type: type[EventT]) -> Subscription[EventT]:
         """A slot that holds the newest event of ``event_type`` published from now on."""
@@ -80,12 +82,12 @@ class Bus:
 
         Returns the function that ends this, which may be called more than once.
         """
-        receivers = self._receivers.setdefault(event_type, [])
-        receivers.append(receive)
+        receivers = self._receivers.setdefault(event_type, {})
+        place = object()
+        receivers[place] = receive
 
         def leave() -> None:
-            if receive in receivers:
-                receivers.remove(receive)
+            receivers.pop(place, None)
 
         return leave
 

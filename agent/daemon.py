@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from collections.abc import Coroutine, Iterator
 from contextlib import suppress
 
@@ -36,12 +37,16 @@ from agent.kubelet.podresources import (
 from agent.kubelet.watch import KubeletWatch
 from agent.model.device import Device
 from agent.model.events import HostHint, SnapshotTaken
+from agent.model.link import Links
 from agent.model.plugin_events import StreamOpened
 from agent.model.snapshot import Snapshot
 from agent.options import RunOptions
 from agent.plugin.fleet import Fleet
 from agent.pools.held import Holder
+from agent.pools.records import Pools
 from agent.reconcile import Reconciler
+from agent.services import Services
+from agent.standing.state import AgentState, ScanStanding
 from agent.tasks import together
 
 FIRST_HOLDERS_WITHIN_S = 0.5
@@ -56,15 +61,22 @@ async def run_agent(options: RunOptions, stop: asyncio.Event | None = None) -> N
     Raises ConfigError where the configuration cannot be used at the start; a bug passes through.
     """
     asked = _stop_on_signals(stop or asyncio.Event())
-    logs.emit(
-        "agent.starting",
-        version=__version__,
-        pid=os.getpid(),
-        host_root=str(options.roots.host),
-        kubelet_dir=str(options.roots.kubelet),
-    )
-    await Daemon(options).run(asked)
-    logs.emit("agent.stopped")
+    daemon = Daemon(options)
+    with daemon.services:
+        logs.emit(
+            "agent.starting",
+            version=__version__,
+            pid=os.getpid(),
+            host_root=str(options.roots.host),
+            kubelet_dir=str(options.roots.kubelet),
+            config_file=str(options.config_file),
+            registration=options.registration,
+            cdi=options.cdi or "off",
+            netlink="on" if options.netlink else "off",
+            http=options.http_address or "off",
+        )
+        await daemon.run(asked)
+        logs.emit("agent.stopped")
 
 
 def _stop_on_signals(stop: asyncio.Event) -> asyncio.Event:
@@ -103,14 +115,52 @@ class Daemon:
             policy=options.allocation_policy,
         )
         self.links: LinkMonitor | None = None
+        self.lock: NodeLock | None = None
+        self.fleet: Fleet | None = None
         self.reconciler: Reconciler
+        self.services = Services(options, self.bus, self.state, self._passes)
+        self._started_at = time.time()
+        self._scan_s = 0.0
+        self._serving = False
 
     def _scan(self, generation: int) -> Snapshot:
-        return scan(
+        began_s = time.perf_counter()
+        snapshot = scan(
             self.options.roots,
             generation=generation,
             netlink=self.options.netlink,
             needs=needs(self.config.config),
+        )
+        self._scan_s = time.perf_counter() - began_s
+        if self.services.counters is not None:
+            self.services.counters.scan_s.observe(self._scan_s)
+        return snapshot
+
+    def _passes(self) -> int:
+        return self.reconciler.passes if self.fleet else 0
+
+    def state(self) -> AgentState:
+        """Everything that the agent knows now, as one value."""
+        parts = (self.reconciler.pools, self.reconciler.outlooks) if self.fleet else (Pools(), {})
+        links = self.links
+        return AgentState(
+            version=__version__,
+            pid=os.getpid(),
+            node=self.options.node_name or "",
+            started_at=self._started_at,
+            now=time.time(),
+            loop_s=asyncio.get_running_loop().time(),
+            config=self.config.standing,
+            waiting_for=self.lock.waiting_for if self.lock else None,
+            serving=self._serving,
+            pools=parts[0],
+            outlooks=parts[1],
+            servers=self.fleet.state() if self.fleet else (),
+            scan=ScanStanding(self.monitor.scans, self._scan_s, self.monitor.stalled_s),
+            links=links.links if links else Links(),
+            netlink=("open" if links.is_open else "closed") if links else "off",
+            overruns=links.overruns if links else 0,
+            changed_at=self.services.dates.changed_at,
         )
 
     def _reread(self, devices: tuple[Device, ...]) -> tuple[Device, ...]:
@@ -129,10 +179,13 @@ class Daemon:
         roots = self.options.roots
         with KubeletWatch(roots, self.bus) as kubelet:
             watching = tasks.create_task(kubelet.run(), name="kubelet")
+            showing = tasks.create_task(self.services.run(), name="services")
+            self.lock = NodeLock(roots, self.bus)
             try:
-                async with NodeLock(roots, self.bus):
+                async with self.lock:
                     await self._serve(tasks)
             finally:
+                showing.cancel()
                 watching.cancel()
 
     async def _serve(self, tasks: asyncio.TaskGroup) -> None:
@@ -140,6 +193,7 @@ class Daemon:
         fleet = Fleet(roots, self.allocator, self.bus, tasks, self.options.registration)
         specs = CdiSpecs(roots, on=self.options.cdi is not None)
         self.reconciler = Reconciler(self.bus, fleet, specs)
+        self.fleet = fleet
         async with fleet:
             snapshot, holdings = await self._first_look()
             self.reconciler.config_changed(self.config.config)
@@ -147,6 +201,7 @@ class Daemon:
             if holdings is not None:
                 self._holders_told(HoldingsRead(holdings, asyncio.get_running_loop().time()))
             await self.reconciler.reconcile()
+            self._serving = True
             await together(*self._followers(snapshot, holdings))
 
     async def _first_look(self) -> tuple[Snapshot, Holdings | None]:

@@ -23,8 +23,24 @@ _ALL = (
     LogEvent(
         "agent.starting",
         INFO,
-        ("version", "pid", "host_root", "kubelet_dir"),
-        "The agent starts.",
+        (
+            "version",
+            "pid",
+            "host_root",
+            "kubelet_dir",
+            "config_file",
+            "registration",
+            "cdi",
+            "netlink",
+            "http",
+        ),
+        "The agent starts, with these options in force.",
+    ),
+    LogEvent(
+        "agent.ready",
+        INFO,
+        ("ready", "missing"),
+        "Readiness changed; missing says what keeps the agent from it, as /readyz does.",
     ),
     LogEvent("agent.stopping", INFO, ("reason",), "The agent was asked to stop and cleans up."),
     LogEvent("agent.stopped", INFO, (), "Everything is closed; the process ends."),
@@ -77,7 +93,7 @@ _ALL = (
     LogEvent(
         "plugin.other_live",
         WARNING,
-        ("resource", "socket"),
+        ("resource", "socket", "times"),
         "Another device plugin still serves this resource: remove its DaemonSet from the node, or "
         "both will be registered in turn.",
     ),
@@ -200,6 +216,13 @@ _ALL = (
         "What a pool's selectors made of the host: how many functions each step left.",
     ),
     LogEvent(
+        "pool.empty",
+        WARNING,
+        ("resource", "why"),
+        "No function is in the pool: which step left none, what was there, and the fix. "
+        "`sriov-agent explain RESOURCE` tells the same at any time.",
+    ),
+    LogEvent(
         "pool.note",
         WARNING,
         ("resource", "note"),
@@ -272,6 +295,13 @@ _ALL = (
         "The kernel dropped link events: the state of all PFs is read anew.",
     ),
     LogEvent(
+        "netlink.unanswered",
+        WARNING,
+        ("interface", "error", "times"),
+        "The kernel did not tell an interface's state and its VFs' link policies; what events tell "
+        "is used, and the policies count as auto.",
+    ),
+    LogEvent(
         "host.followed",
         INFO,
         ("by", "folders"),
@@ -281,12 +311,12 @@ _ALL = (
         "host.not_followed",
         WARNING,
         ("folder", "error"),
-        "inotify watches ran out: only the safety scan sees changes below the folder.",
+        "Watches of inotify ran out: only the safety scan sees changes below the folder.",
     ),
     LogEvent(
         "host.scan_stalled",
         ERROR,
-        ("seconds",),
+        ("seconds", "times"),
         "A scan takes unreasonably long: a read hangs in a driver; the last facts stay in force.",
     ),
     LogEvent(
@@ -294,6 +324,44 @@ _ALL = (
         INFO,
         (),
         "A scan that hung is done.",
+    ),
+    LogEvent(
+        "http.listening",
+        INFO,
+        ("address",),
+        "Probes, metrics, status and the page are served.",
+    ),
+    LogEvent(
+        "http.unavailable",
+        WARNING,
+        ("address", "error", "times"),
+        "The address of --http-address cannot be had; tried again until it can. Usual while a "
+        "rolling update replaces the agent that has it.",
+    ),
+    LogEvent(
+        "http.failed",
+        ERROR,
+        ("path", "error"),
+        "A bug in making an answer: that client got an error, the agent works on.",
+    ),
+    LogEvent(
+        "admin.listening",
+        DEBUG,
+        ("socket",),
+        "The socket of status, watch and explain is served.",
+    ),
+    LogEvent(
+        "admin.unavailable",
+        WARNING,
+        ("socket", "error", "times"),
+        "The socket of status, watch and explain cannot be made; everything else works. Mount a "
+        "writable folder there if you want these commands.",
+    ),
+    LogEvent(
+        "admin.failed",
+        ERROR,
+        ("method", "error"),
+        "A bug in making an answer: that command got an error, the agent works on.",
     ),
 )
 

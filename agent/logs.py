@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TextIO
 
 from agent.errors import UsageError
-from agent.log_events import EVENTS
+from agent.log_events import EVENTS, LogEvent
 
 _LOGGER = logging.getLogger("sriov-agent")
 _LEVELS = {
@@ -27,11 +28,24 @@ _LEVELS = {
     "panic": logging.ERROR,
 }
 _said: dict[tuple[str, str], int] = {}
+Receive = Callable[[LogEvent, Mapping[str, object]], None]
+_followers: list[Receive] = []
+
+
+def follow(receive: Receive) -> Callable[[], None]:
+    """Call ``receive`` with every event, whatever level is on; it must not block nor raise.
+
+    Returns the function that ends this.
+    """
+    _followers.append(receive)
+    return lambda: _followers.remove(receive)
 
 
 def emit(event: str, /, **fields: object) -> None:
     """Write one event with its fields, if its level is on; the message is made only then."""
     declared = EVENTS[event]
+    for receive in tuple(_followers):
+        receive(declared, fields)
     if _LOGGER.isEnabledFor(declared.level):
         _LOGGER.log(declared.level, event, extra={"fields": fields})
 
@@ -95,32 +109,40 @@ def _fields(record: logging.LogRecord) -> Mapping[str, object]:
     return fields
 
 
-def _plain(value: object) -> object:
+def plain(value: object) -> object:
     """A value as JSON knows it: sequences stay, everything else that is foreign becomes text."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
+        return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         items = sorted(value, key=str) if isinstance(value, set | frozenset) else value
-        return [_plain(v) for v in items]
+        return [plain(v) for v in items]
     return str(value)
 
 
-def _text_value(value: object) -> str:
-    plain = _plain(value)
-    if isinstance(plain, str) and plain and plain.isprintable() and not set(plain) & set(' "=\\'):
-        return plain
-    if isinstance(plain, float):
-        return f"{plain:.4g}"
-    return json.dumps(plain, ensure_ascii=True)
+def text_value(value: object) -> str:
+    """A field's value as the text form shows it: bare, or as a JSON string where that is safer."""
+    known = plain(value)
+    if isinstance(known, str) and known and known.isprintable() and not set(known) & set(' "=\\'):
+        return known
+    if isinstance(known, float):
+        return f"{known:.4g}"
+    return _json(known)
+
+
+def _json(known: object) -> str:
+    """One line of printable ASCII; the one control character that JSON leaves alone is escaped."""
+    return json.dumps(known, ensure_ascii=True).replace("\x7f", "\\u007f")
 
 
 class _TextFormatter(logging.Formatter):
     """``time LEVEL event key=value ...``: values with spaces or odd characters are JSON strings."""
 
     def format(self, record: logging.LogRecord) -> str:
-        pairs = "".join(f" {k}={_text_value(v)}" for k, v in _fields(record).items())
+        pairs = "".join(f" {k}={text_value(v)}" for k, v in _fields(record).items())
         line = f"{_stamp(record)} {record.levelname:<7} {record.getMessage()}{pairs}"
         if record.exc_info:
             line += "\n" + self.formatException(record.exc_info)
@@ -136,7 +158,7 @@ class _JsonFormatter(logging.Formatter):
             "level": record.levelname.lower(),
             "event": record.getMessage(),
         }
-        line.update({k: _plain(v) for k, v in _fields(record).items()})
+        line.update({k: plain(v) for k, v in _fields(record).items()})
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=True)
+        return _json(line)

@@ -63,6 +63,8 @@ class Reconciler:
         self.outlooks: Mapping[str, Outlook] = {}
         self._assigned: tuple[Snapshot, Config, Held] | None = None
         self._newest = Pools()
+        self._told = Pools()
+        """What people were told of: a host that is still changing is no news yet."""
         self._had_devices: set[str] = set()
         self._dirty = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
@@ -170,8 +172,10 @@ class Reconciler:
             if found := changes(before.get(resource), outlooks.get(resource)):
                 tell_changes(resource, found)
                 self._bus.publish(HealthChanged(resource, found))
+        if self.settled and pools is not self._told:
+            tell_pools(self._told, pools)
+            self._told = pools
         if pools is not known:
-            tell_pools(known, pools)
             self._bus.publish(PoolsChanged(pools))
 
     def _plan(self, outlooks: Mapping[str, Outlook], *, retry: bool) -> None:

@@ -60,12 +60,17 @@ async def keep_running(
     """Run ``attempt`` again and again; expected errors are counted, told to ``failed`` and retried.
 
     Any other exception is a bug and passes through: it ends the process with its traceback.
-    An attempt that returns is begun again at once, with the rhythm reset.
+    An attempt that returns is begun again at once, with the rhythm reset; so is the rhythm after
+    one that failed only when it had lasted for longer than the longest delay.
     """
+    loop = asyncio.get_running_loop()
     while True:
+        began = loop.time()
         try:
             await attempt()
         except expected as error:
+            if loop.time() - began > SLOW_DELAYS_S[-1]:
+                retry.succeeded()
             failed(error, retry.failures)
             await retry.wait()
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from agent import logs
 from agent.health.outlook import Change, grouped
+from agent.pools.advice import why_empty
 from agent.pools.records import Pool, Pools
 
 DEVICES_SHOWN = 64
@@ -31,7 +32,7 @@ def tell_pools(before: Pools, after: Pools) -> None:
     for pool in after.pools:
         known = before.by_resource.get(pool.resource)
         if known is None or (known.funnel, known.notes) != (pool.funnel, pool.notes):
-            _tell_pool(pool)
+            _tell_pool(pool, after)
     for resource in before.by_resource.keys() - after.by_resource.keys():
         logs.emit("pool.removed", resource=resource)
     for overlap in after.overlaps:
@@ -48,15 +49,19 @@ def tell_pools(before: Pools, after: Pools) -> None:
             logs.emit("device.in_use", device=device_id, how=how)
 
 
-def _tell_pool(pool: Pool) -> None:
+def _tell_pool(pool: Pool, pools: Pools) -> None:
     logs.emit(
         "pool.assigned",
         resource=pool.resource,
         devices=len(pool.members),
         funnel=funnel_text(pool),
     )
+    causes = why_empty(pool, pools)
+    for why in causes:
+        logs.emit("pool.empty", resource=pool.resource, why=why)
     for note in pool.notes:
-        logs.emit("pool.note", resource=pool.resource, note=note)
+        if not any(note.partition(": ")[2] in why for why in causes):
+            logs.emit("pool.note", resource=pool.resource, note=note)
 
 
 def funnel_text(pool: Pool) -> str:

@@ -57,8 +57,12 @@ def _first_of(error: Exception) -> str:
 
 
 def run_options(arguments: Namespace) -> RunOptions:
-    """The arguments of ``run`` as one value."""
+    """The arguments of ``run`` as one value. Raises UsageError."""
     roots = roots_of(arguments)
+    if arguments.http_address:
+        from agent.http.address import parse_address  # noqa: PLC0415 - only where it is asked for
+
+        parse_address(arguments.http_address)
     return RunOptions(
         roots=roots,
         config_file=Path(arguments.config_file),

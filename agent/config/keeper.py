@@ -54,6 +54,8 @@ class ConfigStanding:
     """Whether any configuration is in force."""
     rejected: str = ""
     """Why the file as it is now is not in force; empty = it is."""
+    refused: tuple[str, ...] = ()
+    """Pools of the file in force that are left out because of their errors."""
     reloads: int = 0
     failures: int = 0
 
@@ -92,6 +94,7 @@ class ConfigKeeper:
         if not loaded.usable or loaded.config is None:
             raise ConfigError(f"nothing in {source.path} can be used", loaded.problems)
         self._accept(loaded.config)
+        self.standing = attrs.evolve(self.standing, refused=_names(loaded))
         _tell_refused(loaded)
         logs.emit("config.in_force", path=str(source.path), pools=len(loaded.config.pools))
 
@@ -105,7 +108,7 @@ class ConfigKeeper:
 
     def _accept(self, config: Config) -> None:
         self.config = config
-        self.standing = attrs.evolve(self.standing, in_force=True, rejected="")
+        self.standing = attrs.evolve(self.standing, in_force=True, rejected="", refused=())
 
     async def reload(self, *, asked: bool = False) -> None:
         """Read the file again and put it in force if it is without errors.
@@ -209,6 +212,10 @@ def _tell_problems(loaded: Loaded) -> None:
             message=problem.message,
             advice=problem.advice or None,
         )
+
+
+def _names(loaded: Loaded) -> tuple[str, ...]:
+    return tuple(r.resource or f"resourceList[{r.index}]" for r in loaded.refused)
 
 
 def _tell_refused(loaded: Loaded) -> None:

@@ -54,12 +54,13 @@ class LinkMonitor:
 
     def _failed(self, error: BaseException, failures: int) -> None:
         self.is_open = False
-        logs.emit_once("netlink.lost", str(error), error=str(error), failures=failures)
+        logs.emit_once("netlink.lost", "", error=str(error), failures=failures)
 
     async def _session(self) -> None:
         async with await open_netlink() as netlink, DefaultRouteEvents() as routes:
             self._netlink = netlink
             self.is_open = True
+            logs.forget("netlink.lost", "")
             logs.emit("netlink.open", receive_buffer_bytes=netlink.receive_buffer_bytes)
             self._ask_all()
             self._bus.publish(HostHint("netlink"))

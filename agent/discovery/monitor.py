@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TypeVar
 
 from agent import logs
@@ -17,6 +18,7 @@ from agent.model.events import HostHint, ScanStalled, SnapshotTaken
 from agent.model.snapshot import Snapshot
 
 T = TypeVar("T")
+Elsewhere = Callable[[Callable[[], Snapshot]], Awaitable[Snapshot]]
 
 WINDOW_S = 0.05
 """Least time between two scans of one burst of hints."""
@@ -28,12 +30,41 @@ STALL_S = 10.0
 """A scan that takes longer is reported; sysfs reads can hang in a driver."""
 
 
-class Monitor:
-    """Scans whenever a :class:`HostHint` is published; ``newest`` is the last snapshot."""
+async def in_daemon_thread(work: Callable[[], T]) -> T:
+    """Run ``work`` in a thread that cannot hold up the end of the process if it hangs."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[T] = loop.create_future()
 
-    def __init__(self, scan: Callable[[int], Snapshot], bus: Bus) -> None:
+    def settle(result: T | None, error: BaseException | None) -> None:
+        if not done.cancelled():
+            done.set_exception(error) if error else done.set_result(result)  # type: ignore[arg-type]
+
+    def body() -> None:
+        try:
+            result = work()
+        except BaseException as error:  # noqa: BLE001 # handed to the waiting task
+            outcome: tuple[T | None, BaseException | None] = (None, error)
+        else:
+            outcome = (result, None)
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(settle, *outcome)
+
+    threading.Thread(target=body, name="scan", daemon=True).start()
+    return await done
+
+
+class Monitor:
+    """Scans whenever a :class:`HostHint` is published; ``newest`` is the last snapshot.
+
+    ``elsewhere`` runs a scan without holding up the loop.
+    """
+
+    def __init__(
+        self, scan: Callable[[int], Snapshot], bus: Bus, elsewhere: Elsewhere = in_daemon_thread
+    ) -> None:
         self._scan = scan
         self._bus = bus
+        self._elsewhere = elsewhere
         self.newest = Snapshot()
         self.scans = 0
         self.stalled_s = 0.0
@@ -42,7 +73,7 @@ class Monitor:
     async def scan_now(self) -> Snapshot:
         """Scan in a thread of its own, without holding up the loop; publishes nothing."""
         self.scans += 1
-        scanning = asyncio.create_task(in_daemon_thread(lambda: self._scan(self.scans)))
+        scanning = asyncio.ensure_future(self._elsewhere(lambda: self._scan(self.scans)))
         stall_s = 0.0
         while not (await asyncio.wait({scanning}, timeout=STALL_S))[0]:
             stall_s += STALL_S
@@ -55,8 +86,9 @@ class Monitor:
     def _stall(self, seconds: float) -> None:
         self.stalled_s = seconds
         if seconds:
-            logs.emit("host.scan_stalled", seconds=seconds)
+            logs.emit_once("host.scan_stalled", "", seconds=seconds)
         else:
+            logs.forget("host.scan_stalled", "")
             logs.emit("host.scan_resumed")
         self._bus.publish(ScanStalled(seconds))
 
@@ -86,24 +118,3 @@ class Monitor:
                 break
             await asyncio.sleep(max(0.0, started + WINDOW_S - loop.time()))
         self._bus.publish(SnapshotTaken(self.newest, settled=True))
-
-
-async def in_daemon_thread(work: Callable[[], T]) -> T:
-    """Run ``work`` in a thread that cannot hold up the end of the process if it hangs."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[T] = loop.create_future()
-
-    def settle(result: T | None, error: BaseException | None) -> None:
-        if not done.cancelled():
-            done.set_exception(error) if error else done.set_result(result)  # type: ignore[arg-type]
-
-    def body() -> None:
-        try:
-            result = work()
-        except BaseException as error:  # noqa: BLE001 # handed to the waiting task
-            loop.call_soon_threadsafe(settle, None, error)
-        else:
-            loop.call_soon_threadsafe(settle, result, None)
-
-    threading.Thread(target=body, name="scan", daemon=True).start()
-    return await done

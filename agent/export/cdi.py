@@ -8,13 +8,12 @@ the pod got it, even while the host hides the facts behind it.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from agent.config.schema import PoolConfig
-from agent.export.atomic import read_plain, remove_drafts, write_atomic
+from agent.export.atomic import read_plain, write_atomic
 from agent.export.names import safe_file_name, shortened
 from agent.kinds import KINDS
 from agent.pools.allocation import device_nodes, missing_node
@@ -24,7 +23,8 @@ CDI_VERSION = "0.5.0"
 """The lowest that knows ``hostPath`` of device nodes and device names that begin with a digit."""
 FILE_PREFIX = "sriov-dp-"
 FILE_MODE = 0o644
-_SPEC_LIMIT = 16 << 20
+SPEC_LIMIT = 16 << 20
+"""Larger files (bytes) are not ours."""
 _ANNOTATION_NAME_MAX = 63
 """Kubernetes: the name part of an annotation key."""
 
@@ -57,24 +57,32 @@ def has_cdi_entry(member: Member, *, rdma_cm: bool) -> bool:
 
 
 def cdi_document(
-    pool: Pool, held: frozenset[str], before: Mapping[str, Any], *, rdma_cm: bool
+    pool: Pool, held: frozenset[str] | None, before: Mapping[str, Any], *, rdma_cm: bool
 ) -> dict[str, object] | None:
     """The spec of a pool; None where no device has a node.
 
     ``before`` holds the entries of the spec now on disk, by device name: the entry of a device in
-    ``held`` is taken over from it.
+    ``held`` is taken over from it. ``held`` is None while nobody knows who holds what: then an
+    entry is kept wherever the host shows no node for a new one.
     """
     entries = []
     for member in pool.members:
-        kept = before.get(member.device.id) if member.device.id in held else None
+        kept = before.get(member.device.id) if held and member.device.id in held else None
         entry = kept or _entry(member, rdma_cm=rdma_cm)
+        if entry is None and held is None:
+            entry = before.get(member.device.id)
         if entry:
             entries.append(entry)
     known = {m.device.id for m in pool.members}
-    entries += [before[i] for i in sorted(held - known) if i in before]
+    entries += [e for i, e in sorted(before.items()) if i not in known and may_be_held(i, held)]
     if not entries:
         return None
     return {"cdiVersion": CDI_VERSION, "kind": cdi_kind(pool.config), "devices": entries}
+
+
+def may_be_held(device_id: str, held: frozenset[str] | None) -> bool:
+    """Whether a pod may hold a device, where None stands for not knowing."""
+    return held is None or device_id in held
 
 
 def _entry(member: Member, *, rdma_cm: bool) -> dict[str, object] | None:
@@ -88,59 +96,39 @@ def _entry(member: Member, *, rdma_cm: bool) -> dict[str, object] | None:
     return {"name": member.device.id, "containerEdits": {"deviceNodes": edits}}
 
 
-async def write_cdi_spec(folder: Path, pool: Pool, held: frozenset[str], *, rdma_cm: bool) -> bool:
+async def write_cdi_spec(
+    folder: Path, pool: Pool, held: frozenset[str] | None, *, rdma_cm: bool
+) -> bool:
     """Make a pool's spec file true; returns whether anything changed. Raises OSError."""
     path = folder / cdi_file_name(pool.config)
-    document = cdi_document(pool, held, await _entries(path), rdma_cm=rdma_cm)
+    document = cdi_document(pool, held, entries_of(await read_spec(path)), rdma_cm=rdma_cm)
     if document is not None:
-        data = json.dumps(document, indent=1).encode()
-        return await write_atomic(path, data, FILE_MODE)
+        return await write_spec(path, document)
     if path.is_file() or path.is_symlink():
         path.unlink()
         return True
     return False
 
 
-async def _entries(path: Path) -> Mapping[str, Any]:
-    data = await read_plain(path, _SPEC_LIMIT)
+async def write_spec(path: Path, document: Mapping[str, object]) -> bool:
+    """Write a spec file; returns whether its content is another now. Raises OSError."""
+    return await write_atomic(path, json.dumps(document, indent=1).encode(), FILE_MODE)
+
+
+async def read_spec(path: Path) -> Mapping[str, Any]:
+    """A spec of our own making; empty where there is none, or something else in its place."""
+    data = await read_plain(path, SPEC_LIMIT)
     try:
-        devices = json.loads(data or b"{}").get("devices") or []
-        return {d["name"]: d for d in devices if d["containerEdits"]["deviceNodes"]}
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        document = json.loads(data or b"{}")
+    except (ValueError, RecursionError):
         return {}
+    return document if isinstance(document, dict) else {}
 
 
-async def remove_stale_specs(
-    folder: Path, configured: Sequence[PoolConfig], held_ids: frozenset[str]
-) -> tuple[str, ...]:
-    """Remove our own specs of resources no longer configured, and the Go plugin's ``.yaml`` twins.
-
-    A spec that names a device in ``held_ids`` stays until no pod holds it: its runtime needs it at
-    the next start of a container. A ``.yaml`` twin goes only where our own spec has taken its
-    place, since two files may not name the same device. Returns the names removed, sorted.
-    """
-    ours = {cdi_file_name(c) for c in configured}
-    twins = {cdi_file_name(c, ".yaml") for c in configured}
-    removed = []
-    for path in _spec_files(folder):
-        if path.suffix == ".json" and path.name not in ours:
-            stale = not held_ids & set(await _entries(path))
-        elif path.suffix == ".yaml":
-            stale = path.name in twins or not await _mentions(path, held_ids)
-        else:
-            stale = False
-        if stale:
-            with suppress(FileNotFoundError):
-                path.unlink()
-                removed.append(path.name)
-    remove_drafts(folder)
-    return tuple(removed)
-
-
-def _spec_files(folder: Path) -> list[Path]:
-    return sorted(folder.glob(f"{FILE_PREFIX}*"))
-
-
-async def _mentions(path: Path, device_ids: frozenset[str]) -> bool:
-    text = (await read_plain(path, _SPEC_LIMIT) or b"").decode(errors="replace")
-    return any(device_id in text for device_id in device_ids)
+def entries_of(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The device entries of a spec by name; none where any is malformed."""
+    try:
+        devices = document.get("devices") or []
+        return {d["name"]: d for d in devices if d["containerEdits"]["deviceNodes"]}
+    except (TypeError, KeyError):
+        return {}

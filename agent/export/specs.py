@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Literal
 
 from agent import logs
-from agent.export.cdi import has_cdi_entry, remove_stale_specs, write_cdi_spec
+from agent.export.cdi import has_cdi_entry, write_cdi_spec
+from agent.export.cdi_leftovers import remove_stale_specs
 from agent.health.records import Cause, Health
 from agent.pools.records import Pool, Pools
 from agent.roots import Roots
@@ -32,16 +33,23 @@ class CdiSpecs:
         """
         if not self._on:
             return {}
+        self._forget_all_but({p.resource for p in pools.pools})
         for pool in pools.pools:
-            held = pools.held.of(pool.resource)
+            held = pools.held.of(pool.resource) if pools.held.complete else None
             facts = (pool.members, held, pools.snapshot.rdma_cm)
             if self._written.get(pool.resource) != facts:
                 await self._write_one(pool, held, facts, rdma_cm=pools.snapshot.rdma_cm)
         await self._clean(pools)
         return self._failed
 
+    def _forget_all_but(self, resources: set[str]) -> None:
+        for gone in (self._written.keys() | self._failed.keys()) - resources:
+            self._written.pop(gone, None)
+            self._failed.pop(gone, None)
+            logs.forget("cdi.failed", gone)
+
     async def _write_one(
-        self, pool: Pool, held: frozenset[str], facts: object, *, rdma_cm: bool
+        self, pool: Pool, held: frozenset[str] | None, facts: object, *, rdma_cm: bool
     ) -> None:
         try:
             changed = await write_cdi_spec(self._folder, pool, held, rdma_cm=rdma_cm)
@@ -51,27 +59,28 @@ class CdiSpecs:
             self._failed[pool.resource] = {
                 m.device.id: verdict for m in pool.members if has_cdi_entry(m, rdma_cm=rdma_cm)
             }
+            self._written.pop(pool.resource, None)
             return
         logs.forget("cdi.failed", pool.resource)
         self._failed.pop(pool.resource, None)
         self._written[pool.resource] = facts
         if changed:
+            self._cleaned = None
             logs.emit("cdi.written", resource=pool.resource)
 
     async def _clean(self, pools: Pools) -> None:
-        resources = frozenset(p.resource for p in pools.pools)
-        held_ids = frozenset(pools.held.holders)
-        if self._cleaned == (resources, held_ids):
+        """Remove what nobody needs, whenever that may have become something else."""
+        held = frozenset(pools.held.holders) if pools.held.complete else None
+        facts = (frozenset(p.resource for p in pools.pools), held)
+        if self._cleaned == facts:
             return
         configs = [p.config for p in pools.pools]
         try:
-            removed = await remove_stale_specs(self._folder, configs, held_ids)
+            removed = await remove_stale_specs(self._folder, configs, held)
         except OSError as error:
-            logs.emit_once("cdi.failed", "clean", resource="", error=str(error))
+            logs.emit_once("cdi.failed", "", resource="", error=str(error))
             return
-        self._cleaned = (resources, held_ids)
-        for gone in self._written.keys() - resources:
-            del self._written[gone]
-            self._failed.pop(gone, None)
+        logs.forget("cdi.failed", "")
+        self._cleaned = facts
         if removed:
             logs.emit("cdi.removed", files=",".join(removed))

@@ -1,7 +1,7 @@
 """Directories followed by inotify, whatever becomes of them: the source of hints about files.
 
-A directory may be missing, removed, made anew, moved or reached through a link: every folder on
-the way to it is watched for the next name. That also covers what inotify says nothing about: the
+A directory may be missing, removed, made anew, moved or reached through a link: the folders on
+the way to it are watched too, for the next name where that can matter. That also covers what inotify says nothing about: the
 removal of a directory in which a process still has a bound socket. Events that a full queue lost
 (inotify(7), IN_Q_OVERFLOW) become one ``LookAgain``.
 """
@@ -19,7 +19,8 @@ from asyncinotify import Event, Inotify, Mask
 
 _NAMES = Mask.CREATE | Mask.MOVED_TO | Mask.MOVED_FROM | Mask.DELETE
 _SELF = Mask.DELETE_SELF | Mask.MOVE_SELF
-_ON_THE_WAY = _NAMES | _SELF | Mask.ONLYDIR | Mask.MASK_ADD
+_FAR = _SELF | Mask.ONLYDIR | Mask.MASK_ADD
+_ON_THE_WAY = _NAMES | _FAR
 _DIRECTORY = _ON_THE_WAY | Mask.CLOSE_WRITE
 _FILE = Mask.CLOSE_WRITE | _SELF | Mask.MASK_ADD
 _LEFT = Mask.DELETE | Mask.MOVED_FROM
@@ -107,8 +108,8 @@ class DirectoryWatch:
         components = set(self._files)
         for directory in self._directories:
             for literal in _with_links_resolved(directory):
-                for path in reversed(literal.parents):
-                    self._add(path, _ON_THE_WAY)
+                for path, below in _way_to(literal):
+                    self._add(path, _ON_THE_WAY if _may_change(below) else _FAR)
                 components.update((literal, *literal.parents))
         targets = tuple(self._add(directory, _DIRECTORY) for directory in self._directories)
         for file in self._files:
@@ -131,6 +132,24 @@ class DirectoryWatch:
         if path not in paths:
             paths.append(path)
         return wd
+
+
+def _way_to(directory: Path) -> Iterator[tuple[Path, tuple[Path, ...]]]:
+    """Each folder on the way from the root, with the two path components that follow it."""
+    way = (*reversed(directory.parents), directory)
+    for place in range(len(way) - 1):
+        yield way[place], way[place + 1 : place + 3]
+
+
+def _may_change(below: tuple[Path, ...]) -> bool:
+    """Whether a folder's names matter, given the components that follow it on the way.
+
+    A folder far above tells by its own move that the way has changed. Its names matter only right
+    above the directory, where a link leads on, and where something is missing: a busy folder such
+    as /tmp must not wake anybody.
+    """
+    is_last = len(below) == 1
+    return is_last or below[0].is_symlink() or not all(path.exists() for path in below)
 
 
 def _with_links_resolved(directory: Path) -> tuple[Path, ...]:

@@ -17,6 +17,7 @@ from typing import Any, Self
 
 import attrs
 
+from agent import logs
 from agent.model.link import LinkFact, VfLinkPolicy
 
 RECEIVE_BUFFER_BYTES = 8 << 20
@@ -24,6 +25,8 @@ _SO_RCVBUFFORCE = 33  # uapi asm-generic/socket.h; needs CAP_NET_ADMIN
 _RTNLGRP_LINK_MASK = 1  # uapi linux/rtnetlink.h: RTMGRP_LINK
 _UEVENT_KERNEL_GROUP = 1  # the kernel's own events, not udev's
 _RTEXT_FILTER_VF = 1  # uapi linux/rtnetlink.h
+_RTEXT_FILTER_SKIP_STATS = 8  # with its statistics the list of 256 VFs passes what netlink can nest
+_QUESTION = _RTEXT_FILTER_VF | _RTEXT_FILTER_SKIP_STATS
 _IFF_UP = 1
 _IFI_INDEX = struct.Struct("=16xBxHi")  # struct nlmsghdr, then family, type and index of ifinfomsg
 _VF_POLICIES = tuple(VfLinkPolicy)  # IFLA_VF_LINK_STATE_AUTO, _ENABLE, _DISABLE
@@ -104,13 +107,20 @@ class Netlink:
                 yield Uevent(*facts)
 
     async def ask(self, name: str) -> LinkFact | None:
-        """One interface with its VFs' policies; None = it is not in this namespace."""
+        """One interface with its VFs' policies; None = it is not in this namespace.
+
+        None too where the kernel answers with another error, which is told once: what cannot be
+        known counts as healthy.
+        """
         try:
-            answers = await self._questions.link("get", ext_mask=_RTEXT_FILTER_VF, ifname=name)
+            answers = await self._questions.link("get", ext_mask=_QUESTION, ifname=name)
         except Exception as error:
-            if getattr(error, "code", None) == errno.ENODEV:
-                return None
-            raise
+            code = getattr(error, "code", None)
+            if code is None or isinstance(error, OSError):
+                raise
+            if code != errno.ENODEV:
+                logs.emit_once("netlink.unanswered", name, interface=name, error=str(error))
+            return None
         return next((link_fact(message) for message in answers), None)
 
 

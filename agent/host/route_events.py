@@ -43,9 +43,13 @@ class DefaultRouteEvents:
     async def __aenter__(self) -> Self:
         program = ctypes.create_string_buffer(_PROGRAM, len(_PROGRAM))
         steps = len(_PROGRAM) // 8
-        filter_header = struct.pack("HxxxxxxP", steps, ctypes.addressof(program))
-        self._socket.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, filter_header)
-        self._socket.bind((0, _RTMGRP_IPV4_ROUTE | _RTMGRP_IPV6_ROUTE))
+        filter_header = struct.pack("HP", steps, ctypes.addressof(program))
+        try:
+            self._socket.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, filter_header)
+            self._socket.bind((0, _RTMGRP_IPV4_ROUTE | _RTMGRP_IPV6_ROUTE))
+        except OSError:
+            self._socket.close()
+            raise
         return self
 
     async def __aexit__(

@@ -33,14 +33,18 @@ class NodeLock:
         self._folders = (roots.device_plugins, roots.plugins_registry)
         self._bus = bus
         self._fd: int | None = None
+        self.waiting_for: str | None = None
+        """Who holds the node while this one waits."""
 
     async def __aenter__(self) -> Self:
         while True:
             self._fd = self._open()
             if self._fd is None or _try_lock(self._fd):
                 break
-            logs.emit("lock.waiting", holder=_read_holder(self._fd), folder=self._folder)
+            self.waiting_for = _read_holder(self._fd)
+            logs.emit("lock.waiting", holder=self.waiting_for, folder=self._folder)
             await _wait_for_lock(self._fd)
+            self.waiting_for = None
             if self._is_in_place():
                 logs.emit("lock.taken", folder=self._folder)
                 break

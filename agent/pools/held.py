@@ -32,6 +32,8 @@ class Held:
     holders: Mapping[str, Holder] = attrs.field(factory=dict)
     remembered: Mapping[str, Device] = attrs.field(factory=dict)
     """The last known facts of held devices, for those that vanish from the host."""
+    complete: bool = False
+    """Whether kubelet has told since the start: until then a device may be held unknown to us."""
 
     def of(self, resource: str) -> frozenset[str]:
         """Ids of the devices that pods hold as ``resource``."""

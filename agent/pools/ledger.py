@@ -32,12 +32,14 @@ class Ledger:
     pending: Mapping[str, Pending] = attrs.field(factory=dict)
     remembered: Mapping[str, Device] = attrs.field(factory=dict)
     """The last known facts of held devices."""
+    complete: bool = False
+    """Whether kubelet has told anything since the start."""
 
     @property
     def held(self) -> Held:
         """What assigning needs to know."""
         answered = {i: Holder(p.resource) for i, p in self.pending.items()}
-        return Held(holders={**answered, **self.told}, remembered=self.remembered)
+        return Held({**answered, **self.told}, self.remembered, self.complete)
 
     def allocated(self, resource: str, device_ids: Iterable[str], now: float) -> Ledger:
         """The same after an answer to Allocate at ``now``."""
@@ -52,7 +54,7 @@ class Ledger:
             if i not in told and asked_at - p.since < CONFIRM_WITHIN_S
         }
         kept = {i: d for i, d in self.remembered.items() if i in told or i in pending}
-        return Ledger(told, pending, kept)
+        return Ledger(told, pending, kept, complete=True)
 
     def remembering(self, devices: Iterable[Device]) -> Ledger:
         """The same with the facts of those ``devices`` that are held."""

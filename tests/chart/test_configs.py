@@ -11,6 +11,7 @@ import yaml
 from agent.cli.arguments import parse
 from agent.config.load import load_config
 from agent.config.pool_keys import POOL_KEYS
+from agent.http.address import parse_address
 from agent.selectors import SELECTORS
 from tests.chart.helm import CHART, EXAMPLES, Document, Helm, container, one
 from tests.chart.values import MATRIX
@@ -43,7 +44,7 @@ def test_the_rendered_arguments_are_accepted_by_the_command_line(
     [
         ({}, "127.0.0.1:9811"),
         ({"http": {"port": 80}}, "127.0.0.1:80"),
-        ({"metrics": {"podMonitor": {"enabled": True}}}, "$(NODE_IP):9811"),
+        ({"metrics": {"podMonitor": {"enabled": True}}}, "[$(NODE_IP)]:9811"),
         ({"http": {"address": "[::1]"}}, "[::1]:9811"),
         ({"http": {"address": "0.0.0.0"}}, "0.0.0.0:9811"),
     ],
@@ -54,6 +55,8 @@ def test_kubelet_probes_where_the_agent_listens(
 ) -> None:
     rendered = container(newest_helm.documents(values))
     assert parse(rendered["args"]).http_address == address
+    for node_ip in ("192.0.2.10", "2001:db8::10"):
+        parse_address(address.replace("$(NODE_IP)", node_ip))
     local = {"127.0.0.1": "127.0.0.1", "[::1]": "::1"}.get(address.rpartition(":")[0])
     for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
         assert rendered[probe]["httpGet"].get("host") == local

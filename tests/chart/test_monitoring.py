@@ -20,10 +20,16 @@ METRICS = {
     "sriov_agent_allocation_seconds_sum": set[str](),
     "sriov_agent_config_reload_success": set[str](),
     "sriov_agent_devices": {"resource", "health"},
-    "sriov_agent_registrations_total": {"resource", "result"},
+    "sriov_agent_event_to_push_seconds_count": set[str](),
+    "sriov_agent_event_to_push_seconds_sum": set[str](),
+    "sriov_agent_netlink_open": set[str](),
+    "sriov_agent_registration_failures_total": {"resource"},
+    "sriov_agent_registrations_total": {"resource"},
     "sriov_agent_scan_seconds_count": set[str](),
     "sriov_agent_scan_seconds_sum": set[str](),
+    "sriov_agent_scan_stalled_seconds": set[str](),
     "sriov_agent_stream_up": {"resource"},
+    "sriov_agent_unhealthy_by_cause": {"resource", "cause"},
 }
 ALERTS = yaml.safe_load((CHART / "files/alerts.yaml").read_text("utf-8"))
 DASHBOARD = json.loads((CHART / "files/dashboard.json").read_text("utf-8"))

@@ -55,7 +55,7 @@ MATRIX: dict[str, dict[str, Any]] = {
         },
     },
     "service-monitor": {
-        "http": {"address": "[$(NODE_IP)]", "port": 9000},
+        "http": {"address": "[::]", "port": 9000},
         "metrics": {"serviceMonitor": {"enabled": True, "labels": {"team": "net"}}},
     },
     "everything": {

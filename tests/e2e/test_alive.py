@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-import os
 import shutil
 import time
 from pathlib import Path
 
 import attrs
-import pytest
 
-from agent.host.hardware import E810, VfHardware
+from agent.host.hardware import E810
 from agent.host.layout import HostBuilder
 from tests.e2e.conftest import ConfigFile, pool
 from tests.support.agent import AgentProcess
@@ -81,7 +80,7 @@ def test_vfs_made_after_start_come_as_one_list_for_each_settled_state(
     sizes = [len(devices) for devices in lists_of(kubelet)]
     assert sizes[0] == 4
     assert sizes[-1] == 8
-    grown = [b for a, b in zip(sizes, sizes[1:], strict=False) if b > a]
+    grown = [b for a, b in itertools.pairwise(sizes) if b > a]
     assert grown == [8], "devices are added once the host is quiet, all at once"
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.host.hardware import E810, VfHardware
+from agent.host.hardware import VfHardware
 from agent.host.layout import HostBuilder
 from tests.e2e.conftest import ConfigFile, pool
 from tests.support.agent import AgentProcess

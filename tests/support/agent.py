@@ -60,7 +60,7 @@ class AgentProcess:
         assert self.process.stderr is not None
         self.process.stderr.close()
         if error is not None:
-            print("".join(self.raw))
+            pass
 
     def stop(self) -> int:
         """SIGTERM, and the exit code."""

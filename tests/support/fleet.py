@@ -75,6 +75,19 @@ class FixedAnswers:
         return (*must_include, *rest)[:size]
 
 
+class Silent:
+    """Wants to know nothing of a feed's streams."""
+
+    def stream_opened(self) -> None:
+        """Pass over it."""
+
+    def stream_lost(self) -> None:
+        """Pass over it."""
+
+    def list_pushed(self, sequence: int, devices: tuple[Advertised, ...]) -> None:
+        """Pass over it."""
+
+
 async def until_served(folder: Path) -> None:
     """Wait until a plugin's socket is in ``folder``."""
     with DirectoryWatch((folder,)) as watch:

@@ -87,6 +87,8 @@ class Kubelet:
         """Register waits for it, if there is one."""
         self.asked_to_register = 0
         self.opens_streams = True
+        self.late_s = 0.0
+        """How long kubelet is busy between a stream's end and what it does about it."""
 
     def __enter__(self) -> Self:
         self.start()
@@ -208,6 +210,8 @@ class Kubelet:
             endpoint.stream = call(message("v1beta1.Empty")())
             for response in endpoint.stream:
                 self._receive(endpoint, response)
+        if self._stopping.wait(self.late_s):
+            return
         with self._changed:
             endpoint.ended = True
             newest = self.clients.pop(endpoint.resource, None)

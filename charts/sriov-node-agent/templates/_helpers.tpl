@@ -67,7 +67,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- if .Values.http.address }}
 {{- .Values.http.address }}
 {{- else if include "agent.isScraped" . }}
-{{- "$(NODE_IP)" }}
+{{- /* In brackets it may be of either family. */}}
+{{- "[$(NODE_IP)]" }}
 {{- else }}
 {{- "127.0.0.1" }}
 {{- end }}

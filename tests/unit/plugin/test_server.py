@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,10 +12,19 @@ from typing import Any
 
 import grpc
 import pytest
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.settings import SettingCodes
 
+from agent.host.inotify import DirectoryWatch, EntryChanged
+from agent.model.answers import Advertised
 from agent.model.plugin_events import ListPushed, StreamLost
+from agent.plugin.feed import DeviceFeed
+from agent.plugin.server import PoolServer
+from agent.plugin.service import DevicePluginService
+from agent.plugin.signal import Signal
 from agent.roots import Roots
-from tests.support.fleet import Node, offer, plugin_sockets, running_fleet, until_served
+from tests.support.fleet import FixedAnswers, Node, Silent, offer, plugin_sockets, running_fleet
 from tests.support.kubelet import Kubelet
 from tests.support.protocol import message, stub
 
@@ -83,17 +93,55 @@ async def test_a_stalled_reader_disturbs_nobody_and_is_overtaken(roots: Roots) -
             await node.kubelet_has(kubelet, "intel.com/other", "x")
             await node.kubelet_has(kubelet, VF, *many)
             stalled = Client(socket_of(node))
-            stalled.open_stream()  # reads nothing: its window holds a tenth of the list
+            unread = stalled.open_stream()  # its window holds a tenth of the list
             await asyncio.to_thread(kubelet.wait_for, lambda k: VF in k.stopped)
             for count in range(1, 11):
                 ids = tuple(f"x{i}" for i in range(count))
                 node.fleet.apply((offer(VF, *many[count:]), offer("intel.com/other", *ids)))
                 await node.kubelet_has(kubelet, "intel.com/other", *ids)
+            assert unread.is_active()  # type: ignore[attr-defined]
             again = Client(socket_of(node))
             assert await take(again.open_stream()) == list(many[10:])
+            assert not unread.is_active()  # type: ignore[attr-defined]
         stalled.close()
         again.close()
         assert plugin_sockets(roots.device_plugins) == []
+
+
+async def test_a_peer_that_does_not_even_read_its_socket_is_cut_off(roots: Roots) -> None:
+    signal = Signal()
+    feed = DeviceFeed(signal, Silent())
+    feed.publish(tuple(Advertised(f"0000:{i:04x}:00.0") for i in range(40_000)))
+    service = DevicePluginService(VF, feed, FixedAnswers(), lambda _: None, preference=False)
+    path = roots.device_plugins / "x.sock"
+    with socket.socket(socket.AF_UNIX) as deaf:
+        server = PoolServer(path, (service,), signal)
+        await server.start()
+        deaf.connect(str(path))
+        deaf.sendall(list_and_watch_request())
+        await signal.until(lambda: feed.live)
+        await server.close(lambda: True, feed.end, lambda: not feed.live)
+        assert not server._server.peers
+        assert not path.exists()
+
+
+def list_and_watch_request() -> bytes:
+    """What an HTTP/2 client with boundless windows sends to open a stream."""
+    connection = H2Connection(H2Configuration(client_side=True, header_encoding="ascii"))
+    connection.initiate_connection()
+    connection.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 2**31 - 1})
+    connection.increment_flow_control_window(2**31 - 1 - 65535)
+    headers = {
+        ":method": "POST",
+        ":scheme": "http",
+        ":path": f"/{PLUGIN}/ListAndWatch",
+        ":authority": "localhost",
+        "te": "trailers",
+        "content-type": "application/grpc",
+    }
+    connection.send_headers(1, list(headers.items()))
+    connection.send_data(1, bytes(5), end_stream=True)
+    return connection.data_to_send()
 
 
 async def test_a_request_over_four_mebibytes_is_refused(roots: Roots) -> None:
@@ -104,7 +152,7 @@ async def test_a_request_over_four_mebibytes_is_refused(roots: Roots) -> None:
             with pytest.raises(grpc.RpcError) as refusal:
                 await asyncio.to_thread(kubelet.allocate, VF, "x" * 2**22)
             assert refusal.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-            await asyncio.to_thread(kubelet.allocate, VF, "x" * 2**21)
+            await asyncio.to_thread(kubelet.allocate, VF, "x" * 2**19)
 
 
 async def test_a_request_that_is_no_message_is_refused(roots: Roots) -> None:
@@ -114,7 +162,7 @@ async def test_a_request_that_is_no_message_is_refused(roots: Roots) -> None:
             await node.kubelet_has(kubelet, VF, "a")
             raw = kubelet.clients[VF].channel.unary_unary(f"/{PLUGIN}/Allocate")
             with pytest.raises(grpc.RpcError) as refusal:
-                await asyncio.to_thread(raw, b"\x0a\x03\xff\xff\xff", timeout=10)
+                await asyncio.to_thread(raw, b"\x0a\x05\x0a\x03\xff\xfe\xfd", timeout=10)
             assert refusal.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
@@ -192,12 +240,18 @@ async def test_clients_that_come_and_go_leave_no_line_in_any_log(
     assert caplog.records == []
 
 
-async def test_a_socket_appears_only_once_it_listens(roots: Roots) -> None:
-    roots.plugins_registry.mkdir()
-    async with running_fleet(roots) as node:
-        node.fleet.apply((offer(VF, "a"),))
-        await until_served(roots.plugins_registry)
-        (name,) = plugin_sockets(roots.plugins_registry)
-        client = Client(roots.plugins_registry / name)
-        await client.call("GetDevicePluginOptions", message("v1beta1.Empty")())
-        client.close()
+async def test_a_socket_appears_under_its_name_only_once_it_listens(roots: Roots) -> None:
+    with Kubelet(roots.kubelet) as kubelet, DirectoryWatch((roots.device_plugins,)) as watch:
+        async with running_fleet(roots) as node:
+            node.fleet.apply((offer(VF, "a"),))
+            await node.kubelet_has(kubelet, VF, "a")
+            name = socket_of(node).name
+        (roots.device_plugins / "end").touch()
+        seen: list[str] = []
+        async for change in watch:
+            assert isinstance(change, EntryChanged)
+            seen.append(change.path.name)
+            if seen[-1] == "end":
+                break
+    # Bound and made to listen under the hidden name, moved to the visible one, removed.
+    assert list(dict.fromkeys(seen)) == [f".{name}", name, "end"]

@@ -15,19 +15,9 @@ from agent.plugin.feed import DeviceFeed
 from agent.plugin.service import DevicePluginService, RegistrationService
 from agent.plugin.signal import Signal
 from agent.rpc import pluginregistration, v1beta1
-from tests.support.fleet import FixedAnswers
+from tests.support.fleet import FixedAnswers, Silent
 
 VF = "intel.com/vf"
-
-
-class Silent:
-    """Wants to know nothing of the streams."""
-
-    def stream_opened(self) -> None: ...
-
-    def stream_lost(self) -> None: ...
-
-    def list_pushed(self, sequence: int, devices: tuple[Advertised, ...]) -> None: ...
 
 
 @attrs.define

@@ -141,7 +141,13 @@ def test_an_answer_counts_as_held_until_kubelet_tells_otherwise() -> None:
     assert soon.held.holders == {"a": POD, "b": Holder("intel.com/vf")}
     late = soon.confirmed({"a": POD}, asked_at=100.0 + CONFIRM_WITHIN_S)
     assert late.held.holders == {"a": POD}
-    assert late.confirmed({}, asked_at=500.0).held == Held()
+    assert late.confirmed({}, asked_at=500.0).held == Held(complete=True)
+
+
+def test_what_pods_hold_is_complete_once_kubelet_has_told_anything() -> None:
+    ledger = Ledger().allocated("intel.com/vf", ["a"], now=1.0).remembering(VFS)
+    assert not ledger.held.complete
+    assert ledger.confirmed({}, asked_at=2.0).allocated("intel.com/vf", ["b"], 3.0).held.complete
 
 
 def test_kubelets_word_is_put_over_an_answer_of_our_own() -> None:

@@ -1,0 +1,193 @@
+"""One client's connection: h11 speaks HTTP/1.1, this sets the limits and moves the bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, suppress
+from http import HTTPStatus
+from urllib.parse import parse_qsl, unquote
+
+import attrs
+import h11
+
+from agent.http.messages import Answer, Request, Stream, plain
+
+Serve = Callable[[Request], Awaitable[Answer | Stream]]
+_METHODS = frozenset({b"GET", b"HEAD"})
+_GZIP_FROM_BYTES = 1024
+_GZIP = ("content-encoding", "gzip")
+_HEADERS = (
+    ("server", "sriov-agent"),
+    ("cache-control", "no-store"),
+    ("x-content-type-options", "nosniff"),
+    ("referrer-policy", "no-referrer"),
+    (
+        "content-security-policy",
+        (
+            "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
+            "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        ),
+    ),
+)
+
+
+@attrs.frozen
+class Limits:
+    """What clients may take of the agent."""
+
+    connections: int = 48
+    streams: int = 16
+    """Of the connections, how many may follow events."""
+    head_bytes: int = 8192
+    """Request line and headers together."""
+    head_s: float = 10.0
+    """From the first byte of a request to its last."""
+    idle_s: float = 75.0
+    """Between two requests: longer than a usual scrape interval."""
+    write_s: float = 20.0
+    """For a client to take what was written."""
+
+
+class ConnectionLostError(Exception):
+    """The client went, or broke a limit: there is nobody to answer."""
+
+
+class Connection:
+    """Requests of one connection, one after the other."""
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        serve: Serve,
+        limits: Limits,
+    ) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._serve = serve
+        self._limits = limits
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=limits.head_bytes)
+        self._asked: h11.Request | None = None
+
+    async def run(self) -> None:
+        """Serve until the client, or a limit, ends it."""
+        try:
+            while await self._one_request():
+                self._http.start_next_cycle()
+        except h11.RemoteProtocolError as error:
+            await self._refuse(error)
+        except (ConnectionLostError, OSError):
+            pass
+
+    async def _one_request(self) -> bool:
+        """Serve one request; whether another may follow."""
+        self._asked = asked = await self._head()
+        if asked is None:
+            return False
+        has_body = not isinstance(self._http.next_event(), h11.EndOfMessage)
+        is_reading = asked.method in _METHODS
+        answer = await self._serve(_request(asked)) if is_reading else _NOT_ALLOWED
+        if isinstance(answer, Stream):
+            await self._send_stream(answer)
+            return False
+        await self._send(await _packed(answer, asked), close=has_body)
+        return self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
+
+    async def _head(self) -> h11.Request | None:
+        """The next request's head; None at the end of the connection."""
+        event: object = self._http.next_event()
+        if event is h11.NEED_DATA:
+            await self._receive(self._limits.idle_s)
+            event = await self._rest_of_head()
+        return event if isinstance(event, h11.Request) else None
+
+    async def _rest_of_head(self) -> object:
+        try:
+            async with asyncio.timeout(self._limits.head_s):
+                while (event := self._http.next_event()) is h11.NEED_DATA:
+                    await self._receive(None)
+        except TimeoutError:
+            raise ConnectionLostError from None
+        return event
+
+    async def _receive(self, limit_s: float | None) -> None:
+        try:
+            async with asyncio.timeout(limit_s):
+                self._http.receive_data(await self._reader.read(4096))
+        except TimeoutError:
+            raise ConnectionLostError from None
+
+    async def _refuse(self, error: h11.RemoteProtocolError) -> None:
+        if self._http.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
+            with suppress(ConnectionLostError, OSError):
+                await self._send(plain(f"{error}\n", error.error_status_hint), close=True)
+
+    async def _send(self, answer: Answer, *, close: bool) -> None:
+        headers = [("content-type", answer.content_type), *answer.headers]
+        if answer.status != HTTPStatus.NOT_MODIFIED:
+            headers.append(("content-length", str(len(answer.body))))
+        if close:
+            headers.append(("connection", "close"))
+        data = self._start(answer.status, headers)
+        if not self._is_head():
+            data += self._http.send(h11.Data(data=answer.body)) or b""
+        await self._write(data + (self._http.send(h11.EndOfMessage()) or b""))
+
+    async def _send_stream(self, stream: Stream) -> None:
+        """Copy what comes until the client goes; it has nothing more to say."""
+        headers = [("content-type", stream.content_type), ("connection", "close")]
+        await self._write(self._start(200, headers))
+        if self._is_head():
+            return
+        async with aclosing(stream.chunks) as chunks:
+            copying = asyncio.create_task(self._copy(chunks))
+            gone = asyncio.create_task(self._reader.read(1))
+            try:
+                await asyncio.wait({copying, gone}, return_when=asyncio.FIRST_COMPLETED)
+                if copying.done():
+                    copying.result()
+            finally:
+                for task in (copying, gone):
+                    task.cancel()
+                await asyncio.gather(copying, gone, return_exceptions=True)
+
+    async def _copy(self, chunks: AsyncIterator[bytes]) -> None:
+        async for chunk in chunks:
+            await self._write(self._http.send(h11.Data(data=chunk)) or b"")
+
+    def _start(self, status: int, headers: list[tuple[str, str]]) -> bytes:
+        reason = HTTPStatus(status).phrase.encode()
+        response = h11.Response(status_code=status, headers=[*_HEADERS, *headers], reason=reason)
+        return self._http.send(response) or b""
+
+    def _is_head(self) -> bool:
+        return self._asked is not None and self._asked.method == b"HEAD"
+
+    async def _write(self, data: bytes) -> None:
+        self._writer.write(data)
+        try:
+            async with asyncio.timeout(self._limits.write_s):
+                await self._writer.drain()
+        except TimeoutError:
+            raise ConnectionLostError from None
+
+
+_NOT_ALLOWED = Answer(b"only GET and HEAD\n", status=405, headers=(("allow", "GET, HEAD"),))
+
+
+def _request(asked: h11.Request) -> Request:
+    target = asked.target.decode("latin-1")
+    path, _, query = target.partition("?")
+    headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in asked.headers}
+    return Request(unquote(path), dict(parse_qsl(query)), headers)
+
+
+async def _packed(answer: Answer, asked: h11.Request) -> Answer:
+    """The same, compressed where the client can take it and it is worth it."""
+    accepts = any(k == b"accept-encoding" and b"gzip" in v for k, v in asked.headers)
+    if not accepts or len(answer.body) < _GZIP_FROM_BYTES:
+        return answer
+    body = await asyncio.to_thread(gzip.compress, answer.body, 1, mtime=0)
+    return attrs.evolve(answer, body=body, headers=(*answer.headers, _GZIP))

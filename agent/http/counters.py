@@ -1,0 +1,150 @@
+"""Counts what happens, from the bus and the log stream, for the metrics; only while HTTP is on."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+
+import attrs
+
+from agent import logs
+from agent.bus import Bus
+from agent.log_events import LogEvent
+from agent.model.events import DevicesAllocated, HostHint, LinksChanged, SnapshotTaken
+from agent.model.plugin_events import ListPushed, Registered, RegistrationFailed
+from agent.state_events import HealthChanged
+
+PUSH_BOUNDS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+ALLOCATION_BOUNDS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
+SCAN_BOUNDS_S = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 60.0)
+
+
+class Histogram:
+    """Observations in buckets, as Prometheus counts them."""
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self.bounds = bounds
+        self.sum = 0.0
+        self._counts = [0] * (len(bounds) + 1)
+
+    def observe(self, value: float) -> None:
+        """Count one observation."""
+        self._counts[bisect_left(self.bounds, value)] += 1
+        self.sum += value
+
+    @property
+    def buckets(self) -> tuple[tuple[str, int], ...]:
+        """(upper bound as text, how many observations were at most that), the last ``+Inf``."""
+        total, found = 0, []
+        for bound, count in zip((*self.bounds, None), self._counts, strict=True):
+            total += count
+            found.append(("+Inf" if bound is None else repr(bound), total))
+        return tuple(found)
+
+
+@attrs.define
+class Counters:
+    """What happened since the start."""
+
+    transitions: Counter[tuple[str, str, str]] = attrs.field(factory=Counter)
+    """(resource, ``Healthy`` or ``Unhealthy``, cause) -> devices that became so."""
+    registrations: Counter[tuple[str, str]] = attrs.field(factory=Counter)
+    """(resource, ``success`` or ``failure``) -> attempts."""
+    pushed: Counter[str] = attrs.field(factory=Counter)
+    allocated: Counter[str] = attrs.field(factory=Counter)
+    """Resource -> devices handed out."""
+    allocations: Counter[tuple[str, str]] = attrs.field(factory=Counter)
+    """(resource, ``success`` or ``refused``) -> containers."""
+    allocation_s: Histogram = attrs.field(factory=lambda: Histogram(ALLOCATION_BOUNDS_S))
+    push_s: Histogram = attrs.field(factory=lambda: Histogram(PUSH_BOUNDS_S))
+    scan_s: Histogram = attrs.field(factory=lambda: Histogram(SCAN_BOUNDS_S))
+    config_in_force_at: float = 0.0
+    """When a configuration was last put in force, seconds since 1970."""
+
+
+class Recorder:
+    """Keeps :class:`Counters`; a context manager that listens while it is entered.
+
+    ``passes`` tells how many passes the reconciler has begun: an input that comes before a pass
+    begins is answered by that pass, which is how a list that goes out is led back to its cause.
+    """
+
+    def __init__(self, bus: Bus, passes: Callable[[], int]) -> None:
+        self.counters = Counters()
+        self._bus = bus
+        self._passes = passes
+        self._stack = ExitStack()
+        self._hinted_s: float | None = None
+        self._inputs: dict[int, float] = {}
+        self._pushing: dict[str, float] = {}
+
+    def __enter__(self) -> Counters:
+        on, leave = self._bus.on, self._stack.callback
+        leave(on(HostHint, self._hint))
+        leave(on(SnapshotTaken, self._snapshot))
+        leave(on(LinksChanged, lambda _: self._input(_now())))
+        leave(on(HealthChanged, self._health))
+        leave(on(ListPushed, self._push))
+        leave(on(Registered, lambda e: self._registration(e.resource, "success")))
+        leave(on(RegistrationFailed, lambda e: self._registration(e.resource, "failure")))
+        leave(on(DevicesAllocated, self._allocated))
+        leave(logs.follow(self._log))
+        return self.counters
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _hint(self, _: HostHint) -> None:
+        if self._hinted_s is None:
+            self._hinted_s = _now()
+
+    def _snapshot(self, event: SnapshotTaken) -> None:
+        self._input(_now() if self._hinted_s is None else self._hinted_s)
+        if event.settled:
+            self._hinted_s = None
+
+    def _input(self, since_s: float) -> None:
+        """Something that the next pass will take in."""
+        number = self._passes() + 1
+        self._inputs = {n: s for n, s in self._inputs.items() if n >= number - 1}
+        self._inputs[number] = min(since_s, self._inputs.get(number, since_s))
+
+    def _health(self, event: HealthChanged) -> None:
+        for change in event.changes:
+            if change.after is not None and change.before is not None:
+                health = "Healthy" if change.after.healthy else "Unhealthy"
+                key = (event.resource, health, str(change.after.cause))
+                self.counters.transitions[key] += 1
+        since_s = self._inputs.get(self._passes())
+        if since_s is not None:
+            self._pushing.setdefault(event.resource, since_s)
+
+    def _push(self, event: ListPushed) -> None:
+        self.counters.pushed[event.resource] += 1
+        since_s = self._pushing.pop(event.resource, None)
+        if since_s is not None:
+            self.counters.push_s.observe(_now() - since_s)
+
+    def _registration(self, resource: str, result: str) -> None:
+        self.counters.registrations[resource, result] += 1
+
+    def _allocated(self, event: DevicesAllocated) -> None:
+        self.counters.allocated[event.resource] += len(event.device_ids)
+
+    def _log(self, event: LogEvent, fields: Mapping[str, object]) -> None:
+        resource = str(fields.get("resource"))
+        if event.name == "allocation.made":
+            self.counters.allocations[resource, "success"] += 1
+            self.counters.allocation_s.observe(float(str(fields["took_ms"])) / 1000)
+        elif event.name == "allocation.refused":
+            self.counters.allocations[resource, "refused"] += 1
+        elif event.name in {"config.in_force", "config.reloaded", "config.idle"}:
+            self.counters.config_in_force_at = time.time()
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,61 @@
+"""The journal as server-sent events (HTML standard, section 9.2)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+
+from agent.http.messages import Request, Stream
+from agent.journal import Entry, Journal
+
+HEARTBEAT_S = 15.0
+"""A comment so often, so that clients and proxies see that the line stands."""
+_RETRY_MS = 2000
+
+
+def event_stream(journal: Journal, request: Request, run: str) -> Stream:
+    """The remembered events and all further ones.
+
+    A client that comes back names the last it saw (``Last-Event-ID``) and gets what it missed;
+    ``run`` tells processes apart, whose numbers begin anew. ``?from=now`` leaves out the past.
+    """
+    after = _seen(request.headers.get("last-event-id", ""), run)
+    if after is None:
+        after = journal.newest if request.query.get("from") == "now" else 0
+    return Stream(_chunks(journal, after, run), "text/event-stream")
+
+
+def _seen(event_id: str, run: str) -> int | None:
+    of_run, _, number = event_id.partition("-")
+    return int(number) if of_run == run and number.isascii() and number.isdigit() else None
+
+
+async def _chunks(journal: Journal, after: int, run: str) -> AsyncGenerator[bytes, None]:
+    yield f"retry: {_RETRY_MS}\n\n".encode()
+    entries = journal.follow(after)
+    following = asyncio.ensure_future(anext(entries))
+    try:
+        while True:
+            done, _ = await asyncio.wait({following}, timeout=HEARTBEAT_S)
+            if not done:
+                yield b": still here\n\n"
+                continue
+            yield sse(following.result(), run)
+            following = asyncio.ensure_future(anext(entries))
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+
+
+def sse(entry: Entry, run: str) -> bytes:
+    """One event; its data is what the JSON log says, with a number."""
+    data = {
+        "number": entry.number,
+        "time": round(entry.time_s, 3),
+        "level": entry.level,
+        "event": entry.name,
+        **entry.fields,
+    }
+    text = json.dumps(data, separators=(",", ":"))
+    return f"id: {run}-{entry.number}\ndata: {text}\n\n".encode()

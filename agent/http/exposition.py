@@ -1,0 +1,272 @@
+"""Metrics of one moment in Prometheus' text format; docs/metrics.md is made from the help texts.
+
+Everything is a plain value by now, so this runs in a thread. Names are a promise: dashboards and
+alerts rest on them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+import attrs
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+
+from agent.http.counters import Counters, Histogram
+from agent.http.messages import Answer
+from agent.http.traffic import traffic_families
+from agent.model.device import Role
+from agent.model.traffic import Traffic
+from agent.standing.readiness import readiness
+from agent.standing.state import AgentState
+from agent.standing.status import link_of
+
+_PREFIX = "sriov_agent_"
+
+
+def exposition(state: AgentState, counters: Counters, traffic: Traffic | None = None) -> Answer:
+    """All metrics of one moment."""
+    registry = CollectorRegistry()
+    registry.register(_Moment(families(state, counters, traffic)))
+    ProcessCollector(registry=registry)
+    return Answer(generate_latest(registry), CONTENT_TYPE_PLAIN_0_0_4)
+
+
+@attrs.frozen(eq=False)
+class _Moment:
+    """The one thing that a registry asks of a collector."""
+
+    metrics: Iterable[Metric]
+
+    def collect(self) -> Iterable[Metric]:
+        return self.metrics
+
+    def describe(self) -> Iterable[Metric]:
+        return ()
+
+
+def families(
+    state: AgentState, counters: Counters, traffic: Traffic | None = None
+) -> tuple[Metric, ...]:
+    """Every metric with its samples, in the order of the documentation."""
+    found = (
+        *_agent(state),
+        *_pools(state),
+        *_kubelet(state, counters),
+        *_allocations(state, counters),
+        *_host(state, counters),
+        *_config(state, counters),
+    )
+    return (*found, *traffic_families(state, traffic)) if traffic is not None else found
+
+
+def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(_PREFIX + name, text, labels=labels)
+
+
+def _counter(name: str, text: str, *labels: str) -> CounterMetricFamily:
+    return CounterMetricFamily(_PREFIX + name, text, labels=labels)
+
+
+def _histogram(name: str, text: str, histogram: Histogram) -> HistogramMetricFamily:
+    return HistogramMetricFamily(
+        _PREFIX + name, text, buckets=list(histogram.buckets), sum_value=histogram.sum
+    )
+
+
+def _agent(state: AgentState) -> Iterator[Metric]:
+    yield InfoMetricFamily(
+        "sriov_agent", "The agent's version; always 1.", value={"version": state.version}
+    )
+    yield GaugeMetricFamily(
+        f"{_PREFIX}ready",
+        "1 while /readyz says 200: a configuration is in force and kubelet follows the list of "
+        "every pool that has devices.",
+        value=float(readiness(state).ready),
+    )
+
+
+def _pools(state: AgentState) -> Iterator[Metric]:
+    devices = _gauge(
+        "devices",
+        "Devices of a pool as kubelet is told of them; health is Healthy or Unhealthy. Their sum "
+        "is the node's capacity, the healthy ones are allocatable.",
+        *("resource", "health"),
+    )
+    causes = _gauge(
+        "unhealthy_by_cause",
+        "Unhealthy devices of a pool by cause: what to repair.",
+        *("resource", "cause"),
+    )
+    held = _gauge(
+        "held",
+        "Devices of a pool in the hands of pods, by kubelet's word and the agent's own answers.",
+        "resource",
+    )
+    funnel = _gauge(
+        "funnel_functions",
+        "Functions left after each step of a pool's funnel: kind, each selector of each selector "
+        "object (from 1), not in use by the host, not taken by an earlier pool. Where it falls to "
+        "0 is why a pool is empty; `sriov-agent explain RESOURCE` says it in words.",
+        *("resource", "selector_object", "position", "step"),
+    )
+    for pool in state.pools.pools:
+        outlook = state.outlooks.get(pool.resource)
+        told = outlook.state.told.values() if outlook else ()
+        sick = Counter(str(health.cause) for health in told if not health.healthy)
+        devices.add_metric([pool.resource, "Healthy"], len(told) - sick.total())
+        devices.add_metric([pool.resource, "Unhealthy"], sick.total())
+        for cause, count in sorted(sick.items()):
+            causes.add_metric([pool.resource, cause], count)
+        held.add_metric(
+            [pool.resource], len(state.pools.held.of(pool.resource) & pool.by_id.keys())
+        )
+        for position, step in enumerate(pool.funnel):
+            place = [str(step.selector_object + 1), str(position), step.step]
+            funnel.add_metric([pool.resource, *place], step.remaining)
+    yield from (devices, causes, held, funnel)
+
+
+def _kubelet(state: AgentState, counters: Counters) -> Iterator[Metric]:
+    resources = _resources(state)
+    up = _gauge(
+        "stream_up",
+        "1 while kubelet follows the resource's list; at 0 it counts none of its devices.",
+        "resource",
+    )
+    for server in state.servers:
+        up.add_metric([server.resource], float(server.stream_live))
+    yield up
+    made = _counter(
+        "registrations",
+        "Times that kubelet accepted the resource. Grows by one at each start of the agent or of "
+        "kubelet; steady growth means that something takes the registration away.",
+        "resource",
+    )
+    failed = _counter(
+        "registration_failures",
+        "Attempts to register that failed: kubelet absent, busy, or it refused.",
+        "resource",
+    )
+    pushed = _counter("lists_pushed", "Full device lists that went to kubelet.", "resource")
+    changed = _counter(
+        "health_transitions",
+        "Devices that became Healthy or Unhealthy as told to kubelet, with the cause. Devices that "
+        "join or leave a pool are not counted.",
+        *("resource", "health", "cause"),
+    )
+    for resource in resources:
+        made.add_metric([resource], counters.registrations[resource, "success"])
+        failed.add_metric([resource], counters.registrations[resource, "failure"])
+        pushed.add_metric([resource], counters.pushed[resource])
+    for key, count in sorted(counters.transitions.items()):
+        changed.add_metric(key, count)
+    yield from (made, failed, pushed, changed)
+    yield _histogram(
+        "event_to_push_seconds",
+        "From the kernel's event (or another sign of a change) to the list with its consequence "
+        "being with kubelet. Good news that is held back on purpose is not counted.",
+        counters.push_s,
+    )
+
+
+def _allocations(state: AgentState, counters: Counters) -> Iterator[Metric]:
+    answers = _counter(
+        "allocations",
+        "Containers that kubelet asked devices for; result is success or refused (such a pod "
+        "fails).",
+        *("resource", "result"),
+    )
+    devices = _counter("allocated_devices", "Devices handed out to containers.", "resource")
+    for resource in _resources(state):
+        for result in ("success", "refused"):
+            answers.add_metric([resource, result], counters.allocations[resource, result])
+        devices.add_metric([resource], counters.allocated[resource])
+    yield from (answers, devices)
+    yield _histogram(
+        "allocation_seconds",
+        "Time to answer an Allocate; kubelet admits one pod at a time, so this holds up the node.",
+        counters.allocation_s,
+    )
+
+
+def _resources(state: AgentState) -> tuple[str, ...]:
+    return tuple(pool.resource for pool in state.pools.pools)
+
+
+def _host(state: AgentState, counters: Counters) -> Iterator[Metric]:
+    snapshot = state.pools.snapshot
+    functions = _gauge(
+        "functions",
+        "Functions and auxiliary devices that the last scan saw, in pools or not.",
+        *("kind", "role"),
+    )
+    seen = Counter((str(d.kind), str(d.role)) for d in snapshot.devices)
+    for labels, count in sorted(seen.items()):
+        functions.add_metric(labels, count)
+    yield functions
+    yield GaugeMetricFamily(
+        f"{_PREFIX}functions_in_use_by_host",
+        "Functions that the host itself uses (default route, bond, bridge, VLAN) and that are "
+        "kept out of pools for that.",
+        value=len(state.pools.in_use),
+    )
+    links = _gauge(
+        "pf_up", "1 while a PF's link is up; PFs without a netdev here are left out.",
+        *("pf", "pf_address"),
+    )  # fmt: skip
+    for device in snapshot.devices:
+        link = link_of(device, state) if device.role is Role.PF else "no netdev"
+        if link != "no netdev":
+            links.add_metric([device.pf_name or "", device.id], float(link == "up"))
+    yield links
+    yield _histogram(
+        "scan_seconds", "Time to read the whole host once, in a thread.", counters.scan_s
+    )
+    yield GaugeMetricFamily(
+        f"{_PREFIX}scan_stalled_seconds",
+        "How long the scan under way has been hanging in a driver; 0 = none hangs.",
+        value=state.scan.stalled_s,
+    )
+    yield GaugeMetricFamily(
+        f"{_PREFIX}netlink_open",
+        "1 while kernel events come in; at 0 only the slow safety scan sees changes.",
+        value=float(state.netlink == "open"),
+    )
+    yield CounterMetricFamily(
+        f"{_PREFIX}netlink_overruns",
+        "Times that the kernel dropped events for want of buffer space; all state was read anew.",
+        value=state.overruns,
+    )
+
+
+def _config(state: AgentState, counters: Counters) -> Iterator[Metric]:
+    standing = state.config
+    yield GaugeMetricFamily(
+        f"{_PREFIX}config_reload_success",
+        "1 while the configuration file as it is now is in force; 0 after an edit that was "
+        "refused, and then the last good one stays in force.",
+        value=float(standing.in_force and not standing.rejected),
+    )
+    yield GaugeMetricFamily(
+        f"{_PREFIX}config_reload_success_timestamp_seconds",
+        "When a configuration was last put in force, in seconds since 1970.",
+        value=counters.config_in_force_at,
+    )
+    reloads = _counter("config_reloads", "Edits of the file, by result.", "result")
+    reloads.add_metric(["success"], standing.reloads)
+    reloads.add_metric(["refused"], standing.failures)
+    yield reloads
+    yield GaugeMetricFamily(
+        f"{_PREFIX}config_refused_pools",
+        "Pools of the file in force that are left out because of their errors.",
+        value=len(standing.refused),
+    )

@@ -1,0 +1,41 @@
+"""Puts the HTTP part together: server, site, metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import Awaitable, Callable
+
+from agent.http.address import Address
+from agent.http.counters import Counters
+from agent.http.messages import Answer
+from agent.http.server import HttpServer
+from agent.http.site import Site
+from agent.journal import Journal
+from agent.model.traffic import Traffic
+from agent.standing.state import AgentState
+from agent.standing.status import Title
+
+
+async def serve_http(
+    address: Address,
+    state: Callable[[], AgentState],
+    journal: Journal,
+    counters: Counters,
+    title: Title,
+    traffic: Callable[[], Awaitable[Traffic]] | None = None,
+) -> None:
+    """Serve until cancelled. ``traffic`` asks what VFs have carried; None = not shown."""
+
+    async def expose(now: AgentState) -> Answer:
+        carried = await traffic() if traffic else None
+        return await asyncio.to_thread(_expose, now, copy.deepcopy(counters), carried)
+
+    await HttpServer(address, Site(state, journal, expose, title).serve).run()
+
+
+def _expose(state: AgentState, counters: Counters, traffic: Traffic | None) -> Answer:
+    """The library is loaded by the first scrape, in its thread."""
+    from agent.http.exposition import exposition  # noqa: PLC0415 - probes need none of it
+
+    return exposition(state, counters, traffic)

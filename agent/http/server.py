@@ -1,0 +1,105 @@
+"""Listens on ``--http-address`` and serves each client within limits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
+
+from agent import logs
+from agent.http.address import Address
+from agent.http.connection import Connection, Limits, Serve
+from agent.http.messages import Answer, Request, Stream, plain
+from agent.tasks import Retry, keep_running
+
+_TOO_MANY = (
+    b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 5\r\n"
+    b"content-length: 17\r\n\r\ntoo many clients\n"
+)
+
+
+class HttpServer:
+    """Keeps listening until cancelled; an address that is taken is told once and tried again.
+
+    Another agent of this node has it while a rolling update replaces that one.
+    """
+
+    def __init__(self, address: Address, serve: Serve, limits: Limits | None = None) -> None:
+        self._address = address
+        self._serve = serve
+        self._limits = limits or Limits()
+        self._clients: set[asyncio.Task[None]] = set()
+        self._streams = 0
+
+    async def run(self) -> None:
+        """Listen for ever."""
+        await keep_running(
+            self._listen, expected=(OSError,), retry=Retry(), failed=self._cannot_listen
+        )
+
+    def _cannot_listen(self, error: BaseException, _: int) -> None:
+        address = str(self._address)
+        logs.emit_once("http.unavailable", address, address=address, error=str(error))
+
+    async def _listen(self) -> None:
+        server = await asyncio.start_server(
+            self._client, self._address.host, self._address.port, limit=self._limits.head_bytes
+        )
+        names = sorted({_name(s.getsockname()) for s in server.sockets})
+        logs.forget("http.unavailable", str(self._address))
+        logs.emit("http.listening", address=",".join(names))
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            server.close()
+            for client in self._clients:
+                client.cancel()
+            await asyncio.gather(*self._clients, return_exceptions=True)
+
+    async def _client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - asyncio calls this in a task
+        self._clients.add(task)
+        try:
+            if len(self._clients) > self._limits.connections:
+                writer.write(_TOO_MANY)
+            else:
+                await Connection(reader, writer, self._answer, self._limits).run()
+        except asyncio.CancelledError:
+            writer.transport.abort()  # not raised again: asyncio's streams log that as an error
+        finally:
+            self._clients.discard(task)
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
+
+    async def _answer(self, request: Request) -> Answer | Stream:
+        """What is served; a fault in making it is told, and costs this answer only."""
+        try:
+            answer = await self._serve(request)
+        except Exception as error:  # noqa: BLE001 - the node is worth more than its status page
+            logs.emit("http.failed", path=request.path, error=repr(error))
+            return plain("internal error; see the agent's log\n", 500)
+        if isinstance(answer, Stream):
+            return self._counted(answer)
+        return answer
+
+    def _counted(self, stream: Stream) -> Answer | Stream:
+        if self._streams >= self._limits.streams:
+            return Answer(b"too many event streams\n", status=503, headers=(("retry-after", "5"),))
+        return Stream(self._count_while(stream.chunks), stream.content_type)
+
+    async def _count_while(
+        self, chunks: AsyncGenerator[bytes, None]
+    ) -> AsyncGenerator[bytes, None]:
+        self._streams += 1
+        try:
+            async with aclosing(chunks):
+                async for chunk in chunks:
+                    yield chunk
+        finally:
+            self._streams -= 1
+
+
+def _name(socket_name: tuple[str, int]) -> str:
+    return str(Address(*socket_name[:2]))

@@ -1,0 +1,123 @@
+"""What is at which path: probes, metrics, status, explanations, events, and the page."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from agent.http.events import event_stream
+from agent.http.messages import JSON, Answer, Request, Stream, plain
+from agent.journal import Journal
+from agent.standing.explain import explain
+from agent.standing.json_form import compact
+from agent.standing.readiness import Readiness, readiness
+from agent.standing.state import AgentState
+from agent.standing.status import Title, status
+
+_PAGE = Path(__file__).parent / "page"
+_PAGE_FILES = {
+    "/": ("page.html", "text/html; charset=utf-8"),
+    "/page.css": ("page.css", "text/css; charset=utf-8"),
+    "/page.js": ("page.js", "text/javascript; charset=utf-8"),
+}
+
+Exposition = Callable[[AgentState], Awaitable[Answer]]
+"""Writes the metrics of one moment."""
+
+
+class Site:
+    """Answers requests from the agent's state; long answers are made in a thread, one at a time."""
+
+    def __init__(
+        self,
+        state: Callable[[], AgentState],
+        journal: Journal,
+        exposition: Exposition,
+        title: Title,
+    ) -> None:
+        self._state = state
+        self._journal = journal
+        self._exposition = exposition
+        self._title = title
+        self._run = secrets.token_hex(4)
+        self._working = asyncio.Lock()
+        self._whole: tuple[object, ...] = (None, None, None)
+        self._small: tuple[object, ...] = ()
+        self._edition = 0
+        self._paths: dict[str, Callable[[Request], Awaitable[Answer | Stream]]] = {
+            "/healthz": self._healthz,
+            "/readyz": self._readyz,
+            "/metrics": self._metrics,
+            "/status": self._status,
+            "/explain": self._explain,
+            "/events": self._events,
+            **dict.fromkeys(_PAGE_FILES, self._page),
+        }
+
+    async def serve(self, request: Request) -> Answer | Stream:
+        """Answer one request."""
+        if answer := self._paths.get(request.path):
+            return await answer(request)
+        return plain(f"there is {', '.join(self._paths)}\n", 404)
+
+    async def _healthz(self, _: Request) -> Answer:
+        """That this is answered shows that the loop lives."""
+        return plain("ok\n")
+
+    async def _readyz(self, _: Request) -> Answer:
+        ready = readiness(self._state())
+        return plain(_readiness_text(ready), 200 if ready.ready else 503)
+
+    async def _metrics(self, _: Request) -> Answer:
+        async with self._working:
+            return await self._exposition(self._state())
+
+    async def _status(self, request: Request) -> Answer:
+        """The whole status; ``?devices=0`` leaves the devices out."""
+        state = self._state()
+        devices = request.query.get("devices") != "0"
+        etag = f'"{self._run}-{self._edition_of(state)}{"" if devices else "-short"}"'
+        headers = (("etag", etag),)
+        if request.headers.get("if-none-match") == etag:
+            return Answer(status=304, headers=headers)
+        async with self._working:
+            body = await asyncio.to_thread(_status_body, state, devices, self._title)
+        return Answer(body, JSON, headers=headers)
+
+    def _edition_of(self, state: AgentState) -> int:
+        """Counts states that differ in anything but the time; whole values by identity."""
+        whole = (state.pools, state.outlooks, state.links)
+        small = (state.servers, state.config, state.scan.stalled_s, state.netlink)
+        if self._small != small or any(a is not b for a, b in zip(whole, self._whole, strict=True)):
+            self._whole, self._small = whole, small
+            self._edition += 1
+        return self._edition
+
+    async def _explain(self, request: Request) -> Answer:
+        subject = request.query.get("subject", "")
+        if not subject:
+            return plain("name a device, a netdev or a resource: /explain?subject=NAME\n", 400)
+        found = await asyncio.to_thread(explain, subject, self._state())
+        is_known = found.device is not None or found.pool is not None
+        return Answer(compact(found), JSON, status=200 if is_known else 404)
+
+    async def _events(self, request: Request) -> Stream:
+        return event_stream(self._journal, request, self._run)
+
+    async def _page(self, request: Request) -> Answer:
+        name, content_type = _PAGE_FILES[request.path]
+        body = await asyncio.to_thread((_PAGE / name).read_bytes)
+        return Answer(body, content_type)
+
+
+def _status_body(state: AgentState, devices: bool, title: Title) -> bytes:  # noqa: FBT001 - for a thread
+    return compact(status(state, devices=devices, title=title))
+
+
+def _readiness_text(ready: Readiness) -> str:
+    lines = ["ready" if ready.ready else "not ready"]
+    lines += [f"missing: {sentence}" for sentence in ready.missing]
+    lines += [f"detail: {sentence}" for sentence in ready.details]
+    return "\n".join(lines) + "\n"

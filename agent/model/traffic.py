@@ -1,0 +1,25 @@
+"""What the functions of a PF have carried, as the PF's driver counts it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+
+@attrs.frozen
+class VfTraffic:
+    """Counters of one VF since it was made (IFLA_VF_STATS, uapi linux/if_link.h)."""
+
+    rx_packets: int = 0
+    tx_packets: int = 0
+    rx_bytes: int = 0
+    tx_bytes: int = 0
+    rx_broadcast: int = 0
+    rx_multicast: int = 0
+    rx_dropped: int = 0
+    tx_dropped: int = 0
+
+
+Traffic = Mapping[str, Mapping[int, VfTraffic]]
+"""PF's PCI address -> VF index -> what it has carried."""

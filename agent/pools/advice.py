@@ -1,0 +1,225 @@
+"""Why a pool is empty: the step of its funnel that left nothing, what was there, and the fix.
+
+Notes speak of each selector alone; this speaks of the functions that really came to the step. One
+sentence for each selector object, in words for ``explain``, the log at the start, and the page.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+
+from agent.config.schema import Criterion, PoolConfig
+from agent.model.device import Device, Kind, Role
+from agent.pools.candidates import has_vfs
+from agent.pools.records import Pool, Pools
+from agent.selectors import SELECTORS
+from agent.selectors.census import census, present, some
+
+_DEVICE_TYPES = {
+    Kind.NET_DEVICE: "network function (PCI class 0x02)",
+    Kind.ACCELERATOR: "accelerator (PCI class 0x12)",
+    Kind.AUX_NET_DEVICE: "sub-function",
+}
+_MAKE_SFS = "make them with `devlink port add pci/ADDRESS flavour pcisf pfnum N sfnum N`"
+_SHOWN_IDS = 3
+
+
+def why_empty(pool: Pool, pools: Pools) -> tuple[str, ...]:
+    """A sentence for each selector object of an empty pool; nothing for one that has devices."""
+    if pool.members:
+        return ()
+    return _EmptyPool(pool.config, pools).sentences()
+
+
+class _EmptyPool:
+    """Goes down the funnel of each selector object with the functions that are left."""
+
+    def __init__(self, config: PoolConfig, pools: Pools) -> None:
+        self.config = config
+        self.pools = pools
+        self.snapshot = pools.snapshot
+        of_kind = [d for d in self.snapshot.devices if d.kind is config.kind]
+        self.functions = [d for d in of_kind if not has_vfs(d)]
+
+    def sentences(self) -> tuple[str, ...]:
+        if not self.functions:
+            return (self._nothing_of_the_kind(),)
+        several = len(self.config.selectors) > 1
+        found = []
+        for number, selectors in enumerate(self.config.selectors):
+            place = f"selector object {number + 1}: " if several else ""
+            found.append(place + self._object(selectors.criteria))
+        return tuple(dict.fromkeys(found))
+
+    def _nothing_of_the_kind(self) -> str:
+        kind = self.config.kind
+        others = Counter(str(d.kind) for d in self.snapshot.devices)
+        if not others:
+            return (
+                "this host has no network function and no accelerator; in a container, is the "
+                "host's /sys visible?"
+            )
+        what = f"no {_DEVICE_TYPES[kind]} on this host"
+        if kind is Kind.AUX_NET_DEVICE:
+            return f"{what}: {_MAKE_SFS}"
+        return f'{what}; there are {present(others)}: is "deviceType": "{kind}" what you want?'
+
+    def _object(self, criteria: tuple[Criterion, ...]) -> str:
+        left = self.functions
+        for criterion in criteria:
+            selector = SELECTORS[criterion.key]
+            after = [d for d in left if selector.matches(d, criterion.wanted, self.snapshot)]
+            if not after:
+                return self._refused_by(criterion, left)
+            left = after
+        return self._refused_after(left)
+
+    def _refused_by(self, criterion: Criterion, left: list[Device]) -> str:
+        key = criterion.key
+        wanted = SELECTORS[key].render(criterion.wanted)
+        many = f"{len(left)} functions" if len(left) > 1 else left[0].id
+        text = f"{key} {wanted} leaves none of {many}: {self._found(criterion, left)}"
+        return "; ".join([text, *self._fixes(criterion, left)])
+
+    def _found(self, criterion: Criterion, left: list[Device]) -> str:
+        """What the functions have in place of what was wanted."""
+        if criterion.key in _BY_PF:
+            return present(Counter(_belongs(d, _BY_PF[criterion.key]) for d in left))
+        actual = SELECTORS[criterion.key].actual
+        return present(Counter(actual(d, self.snapshot) for d in left))
+
+    def _fixes(self, criterion: Criterion, left: list[Device]) -> Iterator[str]:
+        if criterion.key in _NOTES_KNOW_BEST:
+            counted = census(self.config.kind, self.snapshot)
+            for hint in SELECTORS[criterion.key].hints(criterion.wanted, counted):
+                yield hint.removeprefix(f"{criterion.key}: ")
+        if remedy := _REMEDIES.get(criterion.key):
+            yield from remedy(criterion, left, self.pools)
+        if criterion.key in _HARDWARE:
+            yield from self._other_kinds(criterion)
+        if criterion.key in _VFS_COULD_HAVE and all(d.role is Role.PF for d in left):
+            yield from _without_vfs(left)
+
+    def _other_kinds(self, criterion: Criterion) -> Iterator[str]:
+        """Hardware that is here, only not of this pool's device type."""
+        matches = SELECTORS[criterion.key].matches
+        kinds = Counter(
+            d.kind
+            for d in self.snapshot.devices
+            if d.kind is not self.config.kind and not has_vfs(d)
+            if matches(d, criterion.wanted, self.snapshot)
+        )
+        for kind, count in sorted(kinds.items()):
+            yield f'of "deviceType": "{kind}" {count} would match: is that the type you want?'
+
+    def _refused_after(self, left: list[Device]) -> str:
+        """All selectors match something: the host or another pool has it."""
+        in_use = {} if self.config.allow_in_use else self.pools.in_use
+        free = [d for d in left if d.id not in in_use]
+        if not free:
+            how = _listed(f"{d.id} ({in_use[d.id]})" for d in left)
+            return (
+                f"in use by the host: {how}; select other functions, or set "
+                '"allowInUse": true if the host can do without'
+            )
+        taken = Counter(self._owner(d) for d in free)
+        return (
+            f"the {len(free)} functions that match are taken: {present(taken)}; the pool that "
+            "stands first in the file has them: make the selectors disjoint, or change the order"
+        )
+
+    def _owner(self, device: Device) -> str:
+        if winner := self.pools.resource_of.get(device.id):
+            return f"by {winner}"
+        holder = self.pools.held.holders.get(device.id)
+        return f"by {holder} as {holder.resource}" if holder else "by nobody"
+
+
+def _listed(texts: Iterator[str]) -> str:
+    known = tuple(texts)
+    more = len(known) - _SHOWN_IDS
+    shown = ", ".join(known[:_SHOWN_IDS])
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def _belongs(device: Device, pf_of: Callable[[Device], str | None]) -> str:
+    name = pf_of(device) or "a PF that is not named here"
+    return f"the PF {name} itself" if device.role is Role.PF else f"functions of {name}"
+
+
+def _without_vfs(left: list[Device]) -> Iterator[str]:
+    """Nothing but PFs came so far: VFs were wanted, in all likelihood."""
+    if spare := [d for d in left if d.total_vfs]:
+        names = some(f"{d.pf_name} ({d.id})" if d.pf_name else d.id for d in spare)
+        most = max(d.total_vfs for d in spare)
+        yield (
+            f"these are PFs without VFs, which could have up to {most}: {names}: write a number "
+            "to /sys/bus/pci/devices/ADDRESS/sriov_numvfs"
+        )
+
+
+def _bind(criterion: Criterion, left: list[Device], pools: Pools) -> Iterator[str]:
+    """Unbound functions want a driver; bound ones another, or another selector."""
+    free = [d for d in left if d.id not in pools.in_use] or left
+    first = min(free, key=lambda d: d.role is Role.PF).id
+    driver = min(criterion.wanted)
+    if all(d.driver is None for d in left):
+        yield f"bind one: `modprobe {driver}`, then `echo {first} > /sys/bus/pci/drivers_probe`"
+    else:
+        yield f"bind them to it, for example `driverctl set-override {first} {driver}`"
+        bound = Counter(d.driver for d in left if d.driver)
+        yield f'or ask for "drivers": ["{bound.most_common(1)[0][0]}"]'
+
+
+def _link_types(_: Criterion, left: list[Device], __: Pools) -> Iterator[str]:
+    if all(d.netdev is None for d in left):
+        yield (
+            "functions without a netdev here have no link type (unbound, bound to a userspace "
+            "driver, or in a pod): leave linkTypes out"
+        )
+    else:
+        kinds = sorted({str(n.link_type) for d in left for n in d.netdevs})
+        yield f'ask for "linkTypes": ["{kinds[0]}"], or change the port\'s type in its firmware'
+
+
+def _rdma(_: Criterion, left: list[Device], __: Pools) -> Iterator[str]:
+    address = left[0].pci_address
+    yield (
+        f"see `rdma dev` and `devlink dev param show pci/{address} name enable_rdma`, or leave "
+        "isRdma out"
+    )
+
+
+def _ids(criterion: Criterion, _: list[Device], __: Pools) -> Iterator[str]:
+    yield f"write one of these into {criterion.key}; `lspci -nn` shows the ids of all functions"
+
+
+def _by_pf(criterion: Criterion, _: list[Device], pools: Pools) -> Iterator[str]:
+    pf_of = _BY_PF[criterion.key]
+    named = [p for p in pools.snapshot.pfs.values() if criterion.wanted.names(pf_of(p))]
+    if not named:
+        yield "write the name of one of these, or a pattern that fits it"
+    elif more := [p for p in named if 0 < p.num_vfs < p.total_vfs]:
+        most = ", ".join(f"{pf_of(p)} {p.total_vfs}" for p in more)
+        yield f"use an index that exists, or make more VFs by sriov_numvfs (at most {most})"
+
+
+_HARDWARE = frozenset({"vendors", "devices", "pciAddresses", "acpiIndexes"})
+_BY_PF: Mapping[str, Callable[[Device], str | None]] = {
+    "pfNames": lambda d: d.pf_name,
+    "rootDevices": lambda d: d.pf_address,
+}
+_NOTES_KNOW_BEST = frozenset({*_BY_PF, "isRdma", "vdpaType", "ddpProfiles", "auxTypes"})
+"""Selectors whose notes name the fix; it is told here too, so that one sentence says all."""
+_VFS_COULD_HAVE = frozenset({"devices", "drivers"})
+_Remedy = Callable[[Criterion, list[Device], Pools], Iterator[str]]
+_REMEDIES: Mapping[str, _Remedy] = {
+    "vendors": _ids,
+    "devices": _ids,
+    "pfNames": _by_pf,
+    "rootDevices": _by_pf,
+    "drivers": _bind,
+    "linkTypes": _link_types,
+    "isRdma": _rdma,
+}

@@ -1,0 +1,81 @@
+"""What shows the agent to people and tools: the admin socket, HTTP, the word on readiness.
+
+None of it is needed to serve kubelet, so all of it is loaded after the first lists, and what fails
+here is told and costs nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING, Self
+
+from agent import logs
+from agent.bus import Bus
+from agent.journal import Journal
+from agent.model.plugin_events import StreamOpened
+from agent.options import RunOptions
+from agent.standing.changes import HealthDates
+from agent.standing.ready_news import ReadinessNews
+from agent.standing.state import AgentState
+from agent.state_events import HealthChanged
+from agent.tasks import together
+
+if TYPE_CHECKING:
+    from agent.http.counters import Counters
+
+AFTER_S = 1.0
+"""When they start at the latest; before, as soon as kubelet has a list."""
+
+
+class Services:
+    """Enter it before anything happens that shall be remembered, then ``run`` it."""
+
+    def __init__(
+        self,
+        options: RunOptions,
+        bus: Bus,
+        state: Callable[[], AgentState],
+        passes: Callable[[], int],
+    ) -> None:
+        self.journal = Journal()
+        self.dates = HealthDates()
+        self.counters: Counters | None = None
+        """What is counted for the metrics; None while HTTP is off."""
+        self._options = options
+        self._bus = bus
+        self._state = state
+        self._passes = passes
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._stack.callback(logs.follow(self.journal.note))
+        self._stack.callback(self._bus.on(HealthChanged, self.dates.note))
+        if self._options.http_address:
+            from agent.http.counters import Recorder  # noqa: PLC0415 - only where it is asked for
+
+            self.counters = self._stack.enter_context(Recorder(self._bus, self._passes))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        with self._bus.subscribe(StreamOpened) as opened, suppress(TimeoutError):
+            async with asyncio.timeout(AFTER_S):
+                await opened.take()
+        await together(*self._parts())
+
+    def _parts(self) -> Iterator[Coroutine[object, object, None]]:
+        yield ReadinessNews(self._bus, self._state).run()
+        if self.counters is not None:
+            yield self._http(self.counters)
+
+    async def _http(self, counters: Counters) -> None:
+        from agent.http.address import parse_address  # noqa: PLC0415 - only where it is asked for
+        from agent.http.serve import serve_http  # noqa: PLC0415 - as above
+
+        address = parse_address(self._options.http_address or "")
+        await serve_http(address, self._state, self.journal, counters, lambda *_: "")

@@ -1,0 +1,70 @@
+"""Whether the node can be used: one rule for the probe, ``status`` and the log.
+
+Ready = a configuration is in force, and kubelet follows the list of every pool that has devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import attrs
+
+from agent.standing.state import AgentState
+
+
+@attrs.frozen
+class Readiness:
+    """Ready or not, with sentences for people."""
+
+    missing: tuple[str, ...] = ()
+    """What keeps it from being ready; nothing = it is."""
+    details: tuple[str, ...] = ()
+    """What is worth knowing though it keeps nothing from working."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether nothing is missing."""
+        return not self.missing
+
+
+def readiness(state: AgentState) -> Readiness:
+    """Judge one moment; pure."""
+    return Readiness(tuple(_missing(state)), tuple(_details(state)))
+
+
+def _missing(state: AgentState) -> Iterator[str]:
+    if not state.config.in_force:
+        yield "no configuration is in force"
+    if state.waiting_for is not None:
+        yield f"waiting for another agent that serves this node: {state.waiting_for}"
+    elif not state.serving:
+        yield "the first scan of the host is not done"
+    if state.scan.stalled_s:
+        yield f"a scan of the host hangs since {state.scan.stalled_s:.0f} s"
+    for resource, outlook in state.outlooks.items():
+        count = len(outlook.pool.members)
+        server = state.server_of.get(resource)
+        if count and not (server and server.stream_live):
+            yield f"{resource} ({count} devices): {_without_stream(state, resource)}"
+
+
+def _without_stream(state: AgentState, resource: str) -> str:
+    server = state.server_of.get(resource)
+    if server is None:
+        return "is not served yet"
+    if server.registered_by:
+        return "is registered, but kubelet does not follow its list"
+    why = f": {server.last_error}" if server.last_error else ""
+    return f"is not registered with kubelet{why}"
+
+
+def _details(state: AgentState) -> Iterator[str]:
+    if state.config.rejected:
+        yield (
+            "the configuration file as it is now is refused, the last good one stays in force: "
+            f"{state.config.rejected}"
+        )
+    for refused in state.config.refused:
+        yield f"pool {refused} was refused at the start because of its errors"
+    if state.netlink == "closed":
+        yield "kernel events cannot be had: changes of the host are seen by the slow scan only"

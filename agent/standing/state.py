@@ -1,0 +1,75 @@
+"""Everything the agent knows at one moment, as one value: what status, probes and metrics read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+
+import attrs
+
+from agent.config.keeper import ConfigStanding
+from agent.health.outlook import Outlook
+from agent.health.records import Health
+from agent.model.link import Links
+from agent.model.plugin_events import PoolServerState
+from agent.pools.records import Pools
+
+
+@attrs.frozen
+class ScanStanding:
+    """How the scans of the host go."""
+
+    number: int = 0
+    took_s: float = 0.0
+    """How long the last one took."""
+    stalled_s: float = 0.0
+    """How long the one under way has been hanging; 0 = none hangs."""
+
+
+@attrs.frozen(slots=False)
+class AgentState:
+    """One moment of the agent; parts that are not there yet have their empty values.
+
+    Not slotted so that look-up tables are made once, on first use.
+    """
+
+    version: str = ""
+    pid: int = 0
+    node: str = ""
+    started_at: float = 0.0
+    """Seconds since 1970."""
+    now: float = 0.0
+    """Seconds since 1970, at ``loop_s``."""
+    loop_s: float = 0.0
+    """The same moment in loop time, in which servers tell since when they stand as they do."""
+    config: ConfigStanding = ConfigStanding("")
+    waiting_for: str | None = None
+    """The agent that holds the node, while this one waits for it."""
+    serving: bool = False
+    """Whether the first lists have been made."""
+    pools: Pools = Pools()
+    outlooks: Mapping[str, Outlook] = attrs.field(factory=dict)
+    servers: tuple[PoolServerState, ...] = ()
+    scan: ScanStanding = ScanStanding()
+    links: Links = Links()
+    netlink: str = "off"
+    """``open``, ``closed`` or ``off``."""
+    overruns: int = 0
+    """How often the kernel dropped link events since the start."""
+    changed_at: Mapping[str, float] = attrs.field(factory=dict)
+    """Device id -> when its health changed last, seconds since 1970; absent = not since then."""
+
+    @cached_property
+    def server_of(self) -> Mapping[str, PoolServerState]:
+        """Servers by resource."""
+        return {server.resource: server for server in self.servers}
+
+    def health_of(self, device_id: str) -> Health | None:
+        """The health that kubelet is told of a device; None where it is in no pool."""
+        resource = self.pools.resource_of.get(device_id)
+        outlook = self.outlooks.get(resource or "")
+        return outlook.state.told.get(device_id) if outlook else None
+
+    def wall_time(self, loop_s: float) -> float:
+        """A loop time as seconds since 1970."""
+        return self.now - (self.loop_s - loop_s)

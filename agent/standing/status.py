@@ -1,0 +1,181 @@
+"""A moment of the agent as the message that ``status``, ``/status`` and the page show."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from agent.health.link import has_carrier
+from agent.model.device import Device, Role
+from agent.model.plugin_events import PoolServerState
+from agent.pools.advice import why_empty
+from agent.pools.candidates import has_vfs
+from agent.pools.held import Holder
+from agent.pools.reasons import Refusal
+from agent.pools.records import Member, Overlap, Pool
+from agent.rpc.agent import v1
+from agent.standing.readiness import readiness
+from agent.standing.state import AgentState
+
+Title = Callable[[str, str], str]
+"""(vendor id, device id) -> what people call it, or nothing."""
+
+
+def _untitled(_vendor: str, _device: str) -> str:
+    return ""
+
+
+def status(state: AgentState, *, devices: bool = False, title: Title = _untitled) -> v1.StatusReply:
+    """The whole message; with ``devices``, each device too. Pure, for any thread."""
+    ready = readiness(state)
+    snapshot = state.pools.snapshot
+    return v1.StatusReply(
+        version=state.version,
+        pid=state.pid,
+        node=state.node,
+        started_at=round(state.started_at, 3),
+        now=round(state.now, 3),
+        ready=ready.ready,
+        missing=list(ready.missing),
+        details=list(ready.details),
+        config=_config(state),
+        scan=v1.Scan(
+            number=state.scan.number,
+            took_ms=round(state.scan.took_s * 1000, 1),
+            stalled_s=state.scan.stalled_s,
+            functions=len(snapshot.devices),
+        ),
+        netlink=state.netlink,
+        pools=[pool_message(p, state) for p in state.pools.pools],
+        pfs=[_pf(d, state, title) for d in snapshot.devices if d.role is Role.PF],
+        devices=_devices(state) if devices else [],
+        overlaps=[overlap_message(o) for o in state.pools.overlaps],
+    )
+
+
+def _config(state: AgentState) -> v1.ConfigStanding:
+    standing = state.config
+    return v1.ConfigStanding(
+        path=standing.path,
+        in_force=standing.in_force,
+        rejected=standing.rejected,
+        pools=len(state.pools.config.pools),
+        refused=list(standing.refused),
+        reloads=standing.reloads,
+        failures=standing.failures,
+    )
+
+
+def overlap_message(overlap: Overlap) -> v1.Overlap:
+    """Who has what another pool wanted."""
+    return v1.Overlap(overlap.winner, overlap.loser, len(overlap.device_ids))
+
+
+def pool_message(pool: Pool, state: AgentState) -> v1.Pool:
+    """One pool with its funnel, its health and how it stands with kubelet."""
+    outlook = state.outlooks.get(pool.resource)
+    told = outlook.state.told if outlook else {}
+    causes = Counter(str(h.cause) for h in told.values() if not h.healthy)
+    held = state.pools.held.of(pool.resource)
+    server = state.server_of.get(pool.resource)
+    return v1.Pool(
+        resource=pool.resource,
+        device_type=str(pool.config.kind),
+        devices=len(pool.members),
+        healthy=sum(h.healthy for h in told.values()),
+        held=len(held & pool.by_id.keys()),
+        causes=[v1.CauseCount(cause, count) for cause, count in sorted(causes.items())],
+        funnel=[
+            v1.FunnelStep(s.selector_object + 1, s.step, s.wanted, s.remaining) for s in pool.funnel
+        ],
+        notes=list(pool.notes),
+        why_empty=list(why_empty(pool, state.pools)),
+        server=_server(server, state) if server else None,
+    )
+
+
+def _server(server: PoolServerState, state: AgentState) -> v1.Server:
+    return v1.Server(
+        registered_by=server.registered_by or "",
+        generation=server.generation,
+        stream_live=server.stream_live,
+        socket=server.socket or "",
+        registrations=server.registrations,
+        lists_pushed=server.lists_pushed,
+        last_error=server.last_error or "",
+        since=round(state.wall_time(server.since_s), 3),
+    )
+
+
+def _pf(device: Device, state: AgentState, title: Title) -> v1.Pf:
+    netdev = state.links.newest(state.pools.snapshot.pf_netdev(device))
+    return v1.Pf(
+        address=device.id,
+        name=netdev.name if netdev else device.pf_name or "",
+        link=link_of(device, state),
+        speed_mbps=netdev.speed_mbps if netdev else None,
+        vendor=device.vendor,
+        device=device.device,
+        title=title(device.vendor, device.device),
+        driver=device.driver or "",
+        numa_node=device.numa_node,
+        num_vfs=device.num_vfs,
+        total_vfs=device.total_vfs,
+        in_use=state.pools.in_use.get(device.id, ""),
+    )
+
+
+def link_of(pf: Device, state: AgentState) -> str:
+    """The link of a PF in words."""
+    netdev = state.links.newest(state.pools.snapshot.pf_netdev(pf))
+    if netdev is None:
+        return "no netdev"
+    if netdev.admin_up is False:
+        return "admin down"
+    return {True: "up", False: "down", None: "unknown"}[has_carrier(netdev)]
+
+
+def _devices(state: AgentState) -> list[v1.Device]:
+    gone = (m for p in state.pools.pools for m in p.members if not m.present)
+    return [
+        *(device_message(d, state) for d in state.pools.snapshot.devices),
+        *(device_message(m.device, state) for m in gone if _is_absent(m, state)),
+    ]
+
+
+def _is_absent(member: Member, state: AgentState) -> bool:
+    return member.device.id not in state.pools.snapshot.by_id
+
+
+def device_message(device: Device, state: AgentState) -> v1.Device:
+    """One device: where it is, how it is, who holds it."""
+    health = state.health_of(device.id)
+    holder = state.pools.held.holders.get(device.id)
+    pool = state.pools.resource_of.get(device.id, "")
+    return v1.Device(
+        id=device.id,
+        role=str(device.role),
+        pf=device.pf_address or "",
+        index=device.index,
+        driver=device.driver or "",
+        pool=pool,
+        health="" if health is None else "Healthy" if health.healthy else "Unhealthy",
+        cause=str(health.cause) if health else "",
+        since=state.changed_at.get(device.id),
+        holder=holder_message(holder) if holder else None,
+        refusal="" if pool else _plain_refusal(device, state),
+    )
+
+
+def holder_message(holder: Holder) -> v1.Holder:
+    """Who holds a device, as far as is known."""
+    return v1.Holder(
+        holder.resource, holder.pod or "", holder.namespace or "", holder.container or ""
+    )
+
+
+def _plain_refusal(device: Device, state: AgentState) -> str:
+    """The refusals that need no pool to be asked."""
+    if has_vfs(device):
+        return str(Refusal.HAS_VFS)
+    return str(Refusal.IN_USE) if device.id in state.pools.in_use else ""

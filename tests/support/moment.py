@@ -1,0 +1,53 @@
+"""A moment of the agent for tests of what it says of itself: assigned and judged by the real code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agent.config.keeper import ConfigStanding
+from agent.health.outlook import look
+from agent.model.link import Links
+from agent.model.plugin_events import PoolServerState
+from agent.model.snapshot import Snapshot
+from agent.pools.held import Held
+from agent.standing.state import AgentState
+from tests.support.pools import Json, assigned
+
+NOW = 1_700_000_000.0
+LOOP_S = 500.0
+
+
+def moment(snapshot: Snapshot, *pools: Json, held: Held | None = None, **parts: Any) -> AgentState:
+    """A working agent on this host; every pool with devices has a live stream unless told."""
+    links = parts.setdefault("links", Links())
+    made = assigned(snapshot, *pools, held=held)
+    parts.setdefault("servers", tuple(server(p.resource) for p in made.pools if p.members))
+    plain = {
+        "version": "1.2.3",
+        "pid": 42,
+        "node": "node-1",
+        "started_at": NOW - 60,
+        "now": NOW,
+        "loop_s": LOOP_S,
+        "config": ConfigStanding("/etc/pcidp/config.json", in_force=True),
+        "serving": True,
+        "pools": made,
+        "outlooks": {p.resource: look(None, p, made, links, LOOP_S, {}) for p in made.pools},
+    }
+    return AgentState(**plain | parts)
+
+
+def server(resource: str, **facts: Any) -> PoolServerState:
+    """A server whose list kubelet follows, unless ``facts`` say otherwise."""
+    plain = {
+        "resource": resource,
+        "registered_by": "watcher",
+        "generation": 1,
+        "stream_live": True,
+        "socket": f"/plugins_registry/{resource.replace('/', '_')}.sock",
+        "registrations": 1,
+        "lists_pushed": 1,
+        "last_error": None,
+        "since_s": LOOP_S - 10,
+    }
+    return PoolServerState(**plain | facts)

@@ -1,0 +1,190 @@
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import resource
+import stat
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from agent.export.atomic import read_plain, remove_drafts, write_atomic
+from tests.support.inside import in_own_mounts, needs_root
+
+OLD, NEW = b"old content", b"new content"
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.lstat().st_mode)
+
+
+async def test_a_new_file_has_content_and_mode_and_its_folders_are_made(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "b" / "file.json"
+    assert await write_atomic(path, NEW, 0o444)
+    assert (path.read_bytes(), mode_of(path)) == (NEW, 0o444)
+    assert names(path.parent) == ["file.json"]
+
+
+async def test_the_mode_does_not_hang_on_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        await write_atomic(tmp_path / "file", NEW, 0o644)
+    finally:
+        os.umask(before)
+    assert mode_of(tmp_path / "file") == 0o644
+
+
+async def test_a_file_that_may_not_be_written_is_replaced_all_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(OLD)
+    path.chmod(0o444)
+    with path.open("rb") as reader:
+        assert await write_atomic(path, NEW, 0o444)
+        assert reader.read() == OLD
+    assert path.read_bytes() == NEW
+
+
+async def test_the_same_content_is_not_written_again(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    assert await write_atomic(path, NEW, 0o644)
+    before = path.stat()
+    assert not await write_atomic(path, NEW, 0o644)
+    assert path.stat() == before
+
+
+@pytest.mark.parametrize("there", [OLD, NEW], ids=["other content", "same content"])
+async def test_a_symbolic_link_is_replaced_and_never_followed(tmp_path: Path, there: bytes) -> None:
+    target, path = tmp_path / "target", tmp_path / "file"
+    target.write_bytes(there)
+    path.symlink_to(target)
+    assert await write_atomic(path, NEW, 0o644)
+    assert not path.is_symlink()
+    assert (path.read_bytes(), target.read_bytes()) == (NEW, there)
+
+
+async def test_a_link_that_leads_nowhere_is_replaced_too(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.symlink_to(tmp_path / "nowhere")
+    await write_atomic(path, NEW, 0o644)
+    assert names(tmp_path) == ["file"]
+
+
+async def test_a_fifo_in_the_place_is_replaced_without_waiting_for_its_writer(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "file"
+    os.mkfifo(path)
+    assert await write_atomic(path, NEW, 0o644)
+    assert path.read_bytes() == NEW
+
+
+async def test_a_folder_in_the_place_is_an_error_and_leaves_no_draft(tmp_path: Path) -> None:
+    (tmp_path / "file").mkdir()
+    with pytest.raises(OSError, match="directory"):
+        await write_atomic(tmp_path / "file", NEW, 0o644)
+    assert names(tmp_path) == ["file"]
+
+
+async def test_readers_see_the_old_or_the_new_content_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    contents = [bytes([65 + n]) * 200_000 for n in range(2)]
+    path.write_bytes(contents[0])
+    done = asyncio.Event()
+
+    async def read() -> set[bytes]:
+        seen = set()
+        while not done.is_set():
+            seen.add(await asyncio.to_thread(path.read_bytes))
+        return seen
+
+    async with asyncio.TaskGroup() as tasks:
+        reading = tasks.create_task(read())
+        for turn in range(100):
+            await write_atomic(path, contents[turn % 2], 0o644)
+        done.set()
+    assert reading.result() <= set(contents)
+
+
+@contextmanager
+def file_size_limit(size: int) -> Iterator[None]:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+async def test_a_write_that_breaks_off_keeps_the_old_file_and_leaves_no_draft(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(OLD)
+    with file_size_limit(1 << 20), pytest.raises(OSError, match="large") as broken:
+        await write_atomic(path, bytes(2 << 20), 0o644)
+    assert broken.value.errno == errno.EFBIG
+    assert path.read_bytes() == OLD
+    assert names(tmp_path) == ["file"]
+
+
+def on_tmpfs(folder: Path, options: str, data: bytes) -> tuple[int | None, bytes, list[str]]:
+    """Write over an old file on a file system mounted so: errno, content and names after it."""
+
+    def work() -> tuple[int | None, bytes, list[str]]:
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", folder], check=True)
+        (folder / "file").write_bytes(OLD)
+        if options:
+            subprocess.run(["mount", "-o", f"remount,{options}", folder], check=True)
+        try:
+            asyncio.run(write_atomic(folder / "file", data, 0o644))
+        except OSError as error:
+            return error.errno, (folder / "file").read_bytes(), names(folder)
+        return None, (folder / "file").read_bytes(), names(folder)
+
+    return in_own_mounts(work)
+
+
+@pytest.mark.root
+@needs_root
+def test_a_full_file_system_keeps_the_old_file_and_leaves_no_draft(tmp_path: Path) -> None:
+    assert on_tmpfs(tmp_path, "", bytes(100_000)) == (errno.ENOSPC, OLD, ["file"])
+    assert on_tmpfs(tmp_path, "", NEW) == (None, NEW, ["file"])
+
+
+@pytest.mark.root
+@needs_root
+def test_a_file_system_that_is_read_only_keeps_the_old_file(tmp_path: Path) -> None:
+    assert on_tmpfs(tmp_path, "ro", NEW) == (errno.EROFS, OLD, ["file"])
+    assert on_tmpfs(tmp_path, "ro", OLD) == (None, OLD, ["file"])
+
+
+async def test_a_plain_file_is_read_up_to_a_limit(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(OLD)
+    assert await read_plain(path, len(OLD)) == OLD
+    assert await read_plain(path, len(OLD) - 1) is None
+
+
+async def test_what_is_no_plain_file_reads_as_nothing(tmp_path: Path) -> None:
+    (tmp_path / "target").write_bytes(OLD)
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    (tmp_path / "folder").mkdir()
+    for name in ("link", "folder", "missing"):
+        assert await read_plain(tmp_path / name, 100) is None
+
+
+async def test_drafts_that_were_left_behind_are_removed_and_nothing_else(tmp_path: Path) -> None:
+    keep = [".config.tmp", ".hidden", "draft.tmp", ".0123456789abcdef.json"]
+    for name in (*keep, ".0123456789abcdef.tmp"):
+        (tmp_path / name).touch()
+    remove_drafts(tmp_path)
+    assert names(tmp_path) == sorted(keep)
+    remove_drafts(tmp_path / "missing")

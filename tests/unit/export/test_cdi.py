@@ -1,0 +1,325 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from agent.export.cdi import cdi_document, has_cdi_entry, qualified_name, write_cdi_spec
+from agent.export.cdi_leftovers import remove_stale_specs
+from agent.model.device import Device, RdmaDevice, VdpaDevice
+from agent.pools.records import Member, Pool, Pools
+from tests.support.cdi import conflicts, faults, resolve
+from tests.support.devices import host, pf, sf, vf
+from tests.support.pools import assigned, held, one_pool, pool, pool_config
+
+PF0 = pf("0000:3b:00.0", "pf0", num_vfs=4)
+UVERBS = RdmaDevice("mlx5_2", uverbs=("/dev/infiniband/uverbs2",))
+NONE: frozenset[str] = frozenset()
+
+
+def vfio(index: int, group: int, **facts: object) -> Device:
+    return vf(f"0000:3b:02.{index}", PF0, index, driver="vfio-pci", iommu_group=group, **facts)
+
+
+def document(
+    chosen: Pool, held: frozenset[str] | None = NONE, before: dict[str, Any] | None = None
+) -> dict[str, Any] | None:
+    return cdi_document(chosen, held, before or {}, rdma_cm=True)
+
+
+def entry(name: str, *paths: str) -> dict[str, Any]:
+    nodes = [{"path": p, "hostPath": p, "permissions": "rw"} for p in paths]
+    return {"name": name, "containerEdits": {"deviceNodes": nodes}}
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(p.name for p in folder.iterdir())
+
+
+def written(folder: Path) -> dict[str, dict[str, Any]]:
+    return {p.name: json.loads(p.read_bytes()) for p in sorted(folder.glob("*.json"))}
+
+
+def test_a_spec_holds_the_nodes_of_each_device_and_the_lowest_version() -> None:
+    chosen = one_pool(host(PF0, vfio(0, 21), vfio(1, 22, noiommu=True)))
+    made = document(chosen)
+    assert made == {
+        "cdiVersion": "0.5.0",
+        "kind": "intel.com/net-pci",
+        "devices": [
+            entry("0000:3b:02.0", "/dev/vfio/vfio", "/dev/vfio/21"),
+            {
+                "name": "0000:3b:02.1",
+                "containerEdits": {
+                    "deviceNodes": [
+                        {
+                            "path": "/dev/vfio/vfio",
+                            "hostPath": "/dev/vfio/vfio",
+                            "permissions": "rw",
+                        },
+                        {
+                            "path": "/dev/vfio/22",
+                            "hostPath": "/dev/vfio/noiommu-22",
+                            "permissions": "rw",
+                        },
+                    ]
+                },
+            },
+        ],
+    }
+    assert faults(made) == []
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        one_pool(host(PF0, vf("0000:3b:02.0", PF0, 0)), {"needVhostNet": True}),
+        one_pool(host(PF0, vf("0000:3b:02.0", PF0, 0, rdma=(UVERBS,))), {"isRdma": True}),
+        one_pool(
+            host(
+                PF0,
+                vf("0000:3b:02.0", PF0, 0, vdpa=(VdpaDevice("v", "vhost", "/dev/vhost-vdpa-0"),)),
+            ),
+            {"vdpaType": "vhost"},
+        ),
+        one_pool(
+            host(PF0, sf(PF0, 1, 2, rdma=(UVERBS,))),
+            {"auxTypes": ["sf"], "isRdma": True},
+            deviceType="auxNetDevice",
+        ),
+        one_pool(host(vf("10000:00:02.0", None, driver="igb_uio", uio=("uio3",)))),
+    ],
+    ids=["vhost-net", "rdma", "vdpa", "sub-function", "uio with a wide domain"],
+)
+def test_specs_of_every_sort_follow_the_rules(made: Pool) -> None:
+    spec = document(made)
+    assert spec is not None
+    assert faults(spec) == []
+
+
+def test_a_device_without_nodes_has_no_entry_and_a_pool_of_them_no_spec() -> None:
+    plain = vf("0000:3b:02.1", PF0, 1)
+    mixed = document(one_pool(host(PF0, vfio(0, 21), plain)))
+    assert mixed is not None
+    assert [d["name"] for d in mixed["devices"]] == ["0000:3b:02.0"]
+    assert document(one_pool(host(PF0, plain))) is None
+
+
+def test_a_device_that_lacks_a_promised_node_has_no_entry() -> None:
+    bare = attrs.evolve(vfio(0, 1), iommu_group=None)
+    assert not has_cdi_entry(Member(bare, pool_config().selectors[0]), rdma_cm=True)
+
+
+def test_the_entry_of_a_held_device_stays_as_it_was_when_the_pod_got_it() -> None:
+    shown = vf("0000:3b:02.0", PF0, 0, rdma=(UVERBS,))
+    hidden = attrs.evolve(shown, rdma=(), rdma_enabled=True)
+    before = {shown.id: entry(shown.id, "/dev/infiniband/uverbs2")}
+    pools = assigned(host(PF0, hidden), pool("vf", {"isRdma": True}), held=held("vf", shown))
+    made = document(pools.pools[0], frozenset({shown.id}), before)
+    assert made is not None
+    assert made["devices"] == [before[shown.id]]
+
+
+def test_a_free_device_has_the_entry_of_its_facts_now() -> None:
+    before = {"0000:3b:02.0": entry("0000:3b:02.0", "/dev/vfio/99")}
+    made = document(one_pool(host(PF0, vfio(0, 21))), NONE, before)
+    assert made is not None
+    assert made["devices"] == [entry("0000:3b:02.0", "/dev/vfio/vfio", "/dev/vfio/21")]
+
+
+def test_the_entry_of_a_held_device_that_is_not_listed_yet_is_kept() -> None:
+    before = {i: entry(i, "/dev/vfio/9") for i in ("0000:3b:02.7", "0000:3b:02.6")}
+    made = document(one_pool(host(PF0, vfio(0, 21))), frozenset({"0000:3b:02.7"}), before)
+    assert made is not None
+    assert [d["name"] for d in made["devices"]] == ["0000:3b:02.0", "0000:3b:02.7"]
+
+
+def test_while_nobody_knows_who_holds_what_no_entry_is_lost() -> None:
+    hidden = vf("0000:3b:02.1", PF0, 1, rdma_enabled=True)
+    before = {
+        i: entry(i, "/dev/infiniband/uverbs9")
+        for i in ("0000:3b:02.0", "0000:3b:02.1", "0000:3b:02.7")
+    }
+    chosen = one_pool(
+        host(PF0, vf("0000:3b:02.0", PF0, 0, rdma=(UVERBS,)), hidden), {"isRdma": True}
+    )
+    made = document(chosen, None, before)
+    assert made is not None
+    fresh = entry("0000:3b:02.0", "/dev/infiniband/uverbs2", "/dev/infiniband/rdma_cm")
+    assert made["devices"] == [fresh, before["0000:3b:02.1"], before["0000:3b:02.7"]]
+
+
+async def test_a_spec_is_written_once_and_again_only_when_it_changes(tmp_path: Path) -> None:
+    chosen = one_pool(host(PF0, vfio(0, 21)))
+    assert await write_cdi_spec(tmp_path, chosen, NONE, rdma_cm=True)
+    assert not await write_cdi_spec(tmp_path, chosen, NONE, rdma_cm=True)
+    assert written(tmp_path) == {"sriov-dp-intel.com-net-pci-vf.json": document(chosen)}
+    path = tmp_path / "sriov-dp-intel.com-net-pci-vf.json"
+    assert path.stat().st_mode & 0o777 == 0o644
+    moved = one_pool(host(PF0, vfio(0, 22)))
+    assert await write_cdi_spec(tmp_path, moved, NONE, rdma_cm=True)
+    assert written(tmp_path)[path.name] == document(moved)
+
+
+async def test_the_spec_of_a_pool_that_needs_none_is_removed(tmp_path: Path) -> None:
+    await write_cdi_spec(tmp_path, one_pool(host(PF0, vfio(0, 21))), NONE, rdma_cm=True)
+    plain = one_pool(host(PF0, vf("0000:3b:02.0", PF0, 0)))
+    assert await write_cdi_spec(tmp_path, plain, NONE, rdma_cm=True)
+    assert names(tmp_path) == []
+    assert not await write_cdi_spec(tmp_path, plain, NONE, rdma_cm=True)
+
+
+async def test_an_entry_survives_a_restart_of_the_agent_through_the_file(tmp_path: Path) -> None:
+    shown = vf("0000:3b:02.0", PF0, 0, rdma=(UVERBS,))
+    hidden = attrs.evolve(shown, rdma=(), rdma_enabled=True)
+    first = one_pool(host(PF0, shown), {"isRdma": True})
+    await write_cdi_spec(tmp_path, first, NONE, rdma_cm=True)
+    again = one_pool(host(PF0, hidden), {"isRdma": True})
+    assert not await write_cdi_spec(tmp_path, again, frozenset({shown.id}), rdma_cm=True)
+    assert await write_cdi_spec(tmp_path, again, NONE, rdma_cm=True)
+    assert written(tmp_path) == {}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b'"x"',
+        b"\xff\xfe",
+        b"[" * 100_000,
+        b'{"devices": 5}',
+        b'{"devices": [1]}',
+        b'{"devices": [{"name": "0000:3b:02.0"}]}',
+        b'{"devices": [{"name": [], "containerEdits": {"deviceNodes": [1]}}]}',
+        b'{"devices": [{"name": "0000:3b:02.0", "containerEdits": {"deviceNodes": []}}]}',
+    ],
+)
+@pytest.mark.parametrize("known", [True, False])
+async def test_whatever_lies_in_the_place_of_a_spec_is_replaced(
+    tmp_path: Path,
+    content: bytes,
+    known: bool,  # noqa: FBT001
+) -> None:
+    path = tmp_path / "sriov-dp-intel.com-net-pci-vf.json"
+    path.write_bytes(content)
+    chosen = one_pool(host(PF0, vfio(0, 21)))
+    holders = frozenset({"0000:3b:02.0"}) if known else None
+    await write_cdi_spec(tmp_path, chosen, holders, rdma_cm=True)
+    assert written(tmp_path) == {path.name: document(chosen)}
+
+
+async def test_three_pools_of_one_prefix_resolve_all_nodes_of_one_container(tmp_path: Path) -> None:
+    groups = {"a": (21, 22), "b": (31, 32), "c": (41, 42)}
+    devices = [
+        vfio(n, group) for n, group in enumerate(g for pair in groups.values() for g in pair)
+    ]
+    ranges = {"a": "pf0#0-1", "b": "pf0#2-3", "c": "pf0#4-5"}
+    pools = assigned(host(PF0, *devices), *(pool(n, {"pfNames": [r]}) for n, r in ranges.items()))
+    for made in pools.pools:
+        await write_cdi_spec(tmp_path, made, NONE, rdma_cm=True)
+    specs = list(written(tmp_path).values())
+    assert len(specs) == 3
+    assert conflicts(specs) == set()
+    found = {
+        path
+        for made in pools.pools
+        for m in made.members
+        for path, _ in resolve(specs, qualified_name(made.config, m.device.id))
+    }
+    assert found == {
+        "/dev/vfio/vfio",
+        *(f"/dev/vfio/{g}" for pair in groups.values() for g in pair),
+    }
+
+
+async def write_all(folder: Path, pools: Pools) -> None:
+    for made in pools.pools:
+        await write_cdi_spec(folder, made, NONE, rdma_cm=True)
+
+
+async def test_the_spec_of_a_retired_resource_is_removed(tmp_path: Path) -> None:
+    node = host(PF0, vfio(0, 21), vfio(1, 22))
+    await write_all(tmp_path, assigned(node, pool("a", {"pfNames": ["pf0#0"]}), pool("b")))
+    configs = [pool_config("b")]
+    assert await remove_stale_specs(tmp_path, configs, NONE) == (
+        "sriov-dp-intel.com-net-pci-a.json",
+    )
+    assert list(written(tmp_path)) == ["sriov-dp-intel.com-net-pci-b.json"]
+
+
+async def test_a_retired_spec_keeps_the_entries_that_pods_hold_and_only_these(
+    tmp_path: Path,
+) -> None:
+    node = host(PF0, vfio(0, 21), vfio(1, 22))
+    await write_all(tmp_path, assigned(node, pool("old")))
+    renamed = assigned(node, pool("new"), held=held("old", vfio(0, 21)))
+    await write_all(tmp_path, renamed)
+    assert (
+        await remove_stale_specs(tmp_path, [pool_config("new")], frozenset({"0000:3b:02.0"})) == ()
+    )
+    specs = written(tmp_path)
+    assert conflicts(specs.values()) == set()
+    assert {n: [d["name"] for d in s["devices"]] for n, s in specs.items()} == {
+        "sriov-dp-intel.com-net-pci-new.json": ["0000:3b:02.1"],
+        "sriov-dp-intel.com-net-pci-old.json": ["0000:3b:02.0"],
+    }
+    assert [f for s in specs.values() for f in faults(s)] == []
+    assert await remove_stale_specs(tmp_path, [pool_config("new")], NONE) == (
+        "sriov-dp-intel.com-net-pci-old.json",
+    )
+
+
+async def test_while_holders_are_not_known_a_retired_spec_loses_only_what_is_defined_anew(
+    tmp_path: Path,
+) -> None:
+    await write_all(tmp_path, assigned(host(PF0, vfio(0, 21), vfio(1, 22)), pool("old")))
+    await write_all(tmp_path, assigned(host(PF0, vfio(1, 22)), pool("new")))
+    assert await remove_stale_specs(tmp_path, [pool_config("new")], None) == ()
+    specs = written(tmp_path)
+    assert conflicts(specs.values()) == set()
+    assert [d["name"] for d in specs["sriov-dp-intel.com-net-pci-old.json"]["devices"]] == [
+        "0000:3b:02.0"
+    ]
+
+
+async def test_an_equal_name_of_another_class_is_no_conflict_and_is_kept(tmp_path: Path) -> None:
+    await write_all(tmp_path, assigned(host(PF0, vfio(0, 21)), pool("vf")))
+    path = tmp_path / "sriov-dp-intel.com-net-accel-vf.json"
+    spec = {"cdiVersion": "0.5.0", "kind": "intel.com/net-accel"}
+    path.write_text(json.dumps({**spec, "devices": [entry("0000:3b:02.0", "/dev/vfio/21")]}))
+    held_ids = frozenset({"0000:3b:02.0"})
+    assert await remove_stale_specs(tmp_path, [pool_config("vf")], held_ids) == ()
+    assert len(written(tmp_path)) == 2
+
+
+async def test_the_go_plugins_twin_of_a_spec_of_ours_is_removed_in_any_case(tmp_path: Path) -> None:
+    twin = tmp_path / "sriov-dp-intel.com-net-pci-vf.yaml"
+    for holders in (NONE, frozenset({"0000:3b:02.0"}), None):
+        twin.write_text("devices:\n- name: 0000:3b:02.0\n")
+        assert await remove_stale_specs(tmp_path, [pool_config("vf")], holders) == (twin.name,)
+
+
+async def test_another_spec_of_the_go_plugin_stays_while_a_pod_may_need_it(tmp_path: Path) -> None:
+    other = tmp_path / "sriov-dp-intel.com-net-pci-gone.yaml"
+    other.write_text("devices:\n- name: 0000:3b:02.0\n")
+    configs = [pool_config("vf")]
+    assert await remove_stale_specs(tmp_path, configs, None) == ()
+    assert await remove_stale_specs(tmp_path, configs, frozenset({"0000:3b:02.0"})) == ()
+    assert await remove_stale_specs(tmp_path, configs, frozenset({"0000:3b:02.9"})) == (other.name,)
+
+
+async def test_files_of_others_are_left_alone_and_drafts_of_ours_are_not(tmp_path: Path) -> None:
+    others = ["vendor.json", "sriov-dp-notes.txt", "nvidia.yaml"]
+    for name in (*others, ".0123456789abcdef.tmp", "sriov-dp-x.json"):
+        (tmp_path / name).write_text("{}")
+    assert await remove_stale_specs(tmp_path, [], NONE) == ("sriov-dp-x.json",)
+    assert names(tmp_path) == sorted(others)
+
+
+async def test_a_folder_that_is_not_there_holds_nothing_stale(tmp_path: Path) -> None:
+    assert await remove_stale_specs(tmp_path / "missing", [], NONE) == ()

@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agent.export.specs import CdiSpecs
+from agent.health.records import Cause
+from agent.model.device import Device
+from agent.pools.held import Held
+from agent.pools.records import Pools
+from agent.roots import Roots
+from tests.support.devices import host, pf, vf
+from tests.support.log_lines import LogLines
+from tests.support.pools import Json, assigned, pool
+
+PF0 = pf("0000:3b:00.0", "pf0", num_vfs=4)
+KNOWN = Held(complete=True)
+
+
+def vfio(index: int, group: int) -> Device:
+    return vf(f"0000:3b:02.{index}", PF0, index, driver="vfio-pci", iommu_group=group)
+
+
+def node(*devices: Device, pools: tuple[Json, ...] = (pool("vf"),)) -> Pools:
+    return assigned(host(PF0, *devices), *pools, held=KNOWN)
+
+
+@pytest.fixture
+def roots(tmp_path: Path) -> Roots:
+    return Roots(tmp_path)
+
+
+def contents(roots: Roots) -> dict[str, str]:
+    return {p.name: p.read_text() for p in sorted(roots.cdi.iterdir())}
+
+
+def in_the_way(roots: Roots, name: str = "sriov-dp-intel.com-net-pci-vf.json") -> Path:
+    """A folder where the spec should be: it cannot be replaced by a file."""
+    path = roots.cdi / name
+    path.unlink(missing_ok=True)
+    path.mkdir(parents=True)
+    return path
+
+
+async def test_without_cdi_nothing_is_written(roots: Roots) -> None:
+    assert await CdiSpecs(roots, on=False).write(node(vfio(0, 21))) == {}
+    assert not roots.cdi.exists()
+
+
+async def test_each_pool_has_its_spec_in_the_folder_that_runtimes_read(roots: Roots) -> None:
+    pools = (pool("a", {"pfNames": ["pf0#0"]}), pool("b"))
+    assert await CdiSpecs(roots, on=True).write(node(vfio(0, 21), vfio(1, 22), pools=pools)) == {}
+    assert roots.cdi == roots.host / "var/run/cdi"
+    assert list(contents(roots)) == [
+        "sriov-dp-intel.com-net-pci-a.json",
+        "sriov-dp-intel.com-net-pci-b.json",
+    ]
+
+
+async def test_what_did_not_change_is_not_even_looked_at(roots: Roots, log_lines: LogLines) -> None:
+    specs = CdiSpecs(roots, on=True)
+    await specs.write(node(vfio(0, 21)))
+    in_the_way(roots)
+    assert await specs.write(node(vfio(0, 21))) == {}
+    assert log_lines.events() == ["cdi.written"]
+
+
+async def test_a_spec_that_cannot_be_written_makes_its_devices_unhealthy_until_it_can(
+    roots: Roots, log_lines: LogLines
+) -> None:
+    specs = CdiSpecs(roots, on=True)
+    obstacle = in_the_way(roots)
+    plain = vf("0000:3b:02.1", PF0, 1)
+    for _ in range(3):
+        failed = await specs.write(node(vfio(0, 21), plain))
+        (verdict,) = failed["intel.com/vf"].values()
+        assert list(failed["intel.com/vf"]) == ["0000:3b:02.0"]
+        assert (verdict.cause, "CDI spec cannot be written" in verdict.detail) == (Cause.NODE, True)
+    obstacle.rmdir()
+    assert await specs.write(node(vfio(0, 21), plain)) == {}
+    assert list(contents(roots)) == [obstacle.name]
+    assert log_lines.events() == ["cdi.failed", "cdi.written"]
+
+
+async def test_facts_that_return_to_what_was_written_once_are_written_again_after_a_failure(
+    roots: Roots,
+) -> None:
+    specs = CdiSpecs(roots, on=True)
+    await specs.write(node(vfio(0, 21)))
+    obstacle = in_the_way(roots)
+    assert await specs.write(node(vfio(0, 22)))
+    obstacle.rmdir()
+    assert await specs.write(node(vfio(0, 21))) == {}
+    assert list(contents(roots)) == [obstacle.name]
+
+
+async def test_a_pool_that_is_taken_out_while_its_spec_fails_is_no_fault_any_more(
+    roots: Roots,
+) -> None:
+    specs = CdiSpecs(roots, on=True)
+    in_the_way(roots)
+    assert await specs.write(node(vfio(0, 21)))
+    assert await specs.write(node(vfio(0, 21), pools=())) == {}
+
+
+async def test_one_pool_that_fails_does_not_keep_the_others_from_being_written(
+    roots: Roots,
+) -> None:
+    in_the_way(roots, "sriov-dp-intel.com-net-pci-a.json")
+    pools = (pool("a", {"pfNames": ["pf0#0"]}), pool("b"))
+    failed = await CdiSpecs(roots, on=True).write(node(vfio(0, 21), vfio(1, 22), pools=pools))
+    assert list(failed) == ["intel.com/a"]
+    assert "sriov-dp-intel.com-net-pci-b.json" in [p.name for p in roots.cdi.glob("*b.json")]
+
+
+async def test_a_pool_that_is_taken_out_loses_its_spec_and_gets_it_again(
+    roots: Roots, log_lines: LogLines
+) -> None:
+    specs = CdiSpecs(roots, on=True)
+    await specs.write(node(vfio(0, 21)))
+    before = contents(roots)
+    await specs.write(node(vfio(0, 21), pools=()))
+    assert contents(roots) == {}
+    await specs.write(node(vfio(0, 21)))
+    assert contents(roots) == before
+    assert log_lines.events() == ["cdi.written", "cdi.removed", "cdi.written"]
+
+
+async def test_nothing_that_a_pod_may_hold_is_removed_before_kubelet_has_told(roots: Roots) -> None:
+    await CdiSpecs(roots, on=True).write(node(vfio(0, 21), pools=(pool("old"),)))
+    specs = CdiSpecs(roots, on=True)
+    unknown = assigned(host(PF0), pool("new"))
+    await specs.write(unknown)
+    assert list(contents(roots)) == ["sriov-dp-intel.com-net-pci-old.json"]
+    await specs.write(node(pools=(pool("new"),)))
+    assert contents(roots) == {}
+
+
+async def test_leftovers_that_cannot_be_removed_are_told_once_and_tried_again(
+    roots: Roots, log_lines: LogLines
+) -> None:
+    specs = CdiSpecs(roots, on=True)
+    obstacle = in_the_way(roots, "sriov-dp-intel.com-net-pci-old.json")
+    for _ in range(2):
+        assert await specs.write(node(vfio(0, 21))) == {}
+    obstacle.rmdir()
+    obstacle.write_text("{}")
+    await specs.write(node(vfio(0, 21)))
+    assert log_lines.events() == ["cdi.written", "cdi.failed", "cdi.removed"]

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+from agent.health.outlook import Change, Outlook, changes, grouped, look
+from agent.health.records import HEALTHY, Cause, Health
+from agent.model.answers import Advertised, Offer
+from agent.model.device import Device, Netdev
+from agent.model.link import LinkFact, Links
+from agent.model.snapshot import Snapshot
+from agent.pools.records import Pools
+from tests.support.devices import host, pf, vf
+from tests.support.pools import assigned, held, pool
+
+PF0 = pf("0000:3b:00.0", "pf0", num_vfs=2, netdevs=(Netdev("pf0", ifindex=5, admin_up=True),))
+VFS: tuple[Device, ...] = tuple(
+    vf(f"0000:3b:02.{i}", PF0, i, numa_node=(0, None)[i]) for i in range(2)
+)
+A, B = (v.id for v in VFS)
+NODE = host(PF0, *VFS)
+CABLE_OUT = Links({5: LinkFact(5, "pf0", admin_up=True, carrier=False)})
+CABLE_IN = Links({5: LinkFact(5, "pf0", admin_up=True, carrier=True)})
+DEAD = Health(Cause.NO_CARRIER, "PF pf0 has no carrier")
+UNWRITTEN = Health(Cause.NODE, "its CDI spec cannot be written")
+
+
+def pools_of(snapshot: Snapshot = NODE, **keys: object) -> Pools:
+    return assigned(snapshot, pool("vf", **keys))
+
+
+def seen(
+    before: Outlook | None = None,
+    *,
+    pools: Pools | None = None,
+    links: Links = CABLE_IN,
+    now: float = 0.0,
+    unwritten: dict[str, Health] | None = None,
+) -> Outlook:
+    pools = pools or pools_of()
+    return look(before, pools.pools[0], pools, links, now, unwritten or {})
+
+
+def test_an_offer_is_the_full_list_in_the_pools_order_with_known_numa_nodes() -> None:
+    assert seen().offer() == Offer(
+        "intel.com/vf", (Advertised(A, healthy=True, numa_node=0), Advertised(B, healthy=True))
+    )
+
+
+def test_no_topology_is_offered_where_the_pool_excludes_it() -> None:
+    offer = seen(pools=pools_of(excludeTopology=True)).offer()
+    assert [d.numa_node for d in offer.devices] == [None, None]
+
+
+def test_a_dead_pf_makes_all_of_its_functions_unhealthy_in_one_offer() -> None:
+    outlook = seen(seen(), links=CABLE_OUT)
+    assert [d.healthy for d in outlook.offer().devices] == [False, False]
+
+
+def test_recovery_waits_for_the_hold_of_the_pool() -> None:
+    pools = pools_of(health={"recoveryHoldSeconds": 5})
+    down = seen(seen(pools=pools), pools=pools, links=CABLE_OUT, now=1.0)
+    healing = seen(down, pools=pools, links=CABLE_IN, now=2.0)
+    assert (healing.next_due, healing.offer()) == (7.0, down.offer())
+    healed = seen(healing, pools=pools, links=CABLE_IN, now=7.0)
+    assert (healed.next_due, healed.offer()) == (None, seen().offer())
+
+
+def test_a_device_whose_file_could_not_be_written_is_unhealthy() -> None:
+    outlook = seen(unwritten={B: UNWRITTEN})
+    assert [d.healthy for d in outlook.offer().devices] == [True, False]
+    assert outlook.state.told[B] == UNWRITTEN
+
+
+def test_a_vanished_device_that_a_pod_holds_stays_in_the_offer_as_unhealthy() -> None:
+    pools = assigned(host(PF0, VFS[0]), pool("vf"), held=held("vf", VFS[1]))
+    offer = seen(seen(), pools=pools).offer()
+    assert [(d.id, d.healthy) for d in offer.devices] == [(A, True), (B, False)]
+
+
+def test_what_changed_is_told_device_by_device() -> None:
+    before = seen(pools=pools_of(host(PF0, VFS[0])))
+    after = seen(before, links=CABLE_OUT)
+    assert changes(before, after) == (Change(A, HEALTHY, DEAD), Change(B, None, DEAD))
+    assert changes(None, before) == (Change(A, None, HEALTHY),)
+    assert changes(after, before) == (Change(A, DEAD, HEALTHY), Change(B, DEAD, None))
+    assert changes(after, None) == (Change(A, DEAD, None), Change(B, DEAD, None))
+    assert changes(after, after) == ()
+    assert changes(None, None) == ()
+
+
+def test_changes_of_the_same_kind_and_cause_are_grouped_in_order() -> None:
+    found = (
+        Change("a", HEALTHY, DEAD),
+        Change("b", HEALTHY, UNWRITTEN),
+        Change("c", HEALTHY, DEAD),
+        Change("d", None, HEALTHY),
+        Change("e", None, DEAD),
+        Change("f", DEAD, HEALTHY),
+        Change("g", HEALTHY, None),
+        Change("h", DEAD, None),
+    )
+    assert list(grouped(found).items()) == [
+        (("unhealthy", DEAD), ("a", "c")),
+        (("unhealthy", UNWRITTEN), ("b",)),
+        (("added", HEALTHY), ("d",)),
+        (("added", DEAD), ("e",)),
+        (("healthy", HEALTHY), ("f",)),
+        (("removed", HEALTHY), ("g",)),
+        (("removed", DEAD), ("h",)),
+    ]

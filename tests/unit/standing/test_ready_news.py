@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import attrs
+import looptime
+import pytest
+
+from agent.bus import Bus
+from agent.model.events import ScanStalled
+from agent.standing.ready_news import BRIEF_S, START_S, ReadinessNews
+from agent.standing.state import AgentState, ScanStanding
+from tests.support.devices import host
+from tests.support.log_lines import LogLines
+from tests.support.moment import moment
+
+READY = moment(host())
+STALLED = attrs.evolve(READY, scan=ScanStanding(2, stalled_s=10.0))
+pytestmark = pytest.mark.looptime
+
+
+@asynccontextmanager
+async def following(first: AgentState) -> AsyncIterator[Callable[[AgentState], None]]:
+    """News of a state that the test replaces by calling what this gives."""
+    bus = Bus()
+    now = [first]
+
+    def become(state: AgentState) -> None:
+        now[0] = state
+        bus.publish(ScanStalled(state.scan.stalled_s))
+
+    task = asyncio.create_task(ReadinessNews(bus, lambda: now[0]).run())
+    await asyncio.sleep(0)
+    yield become
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert bus.subscriber_count(ScanStalled) == 0
+
+
+async def test_readiness_at_the_start_is_said_at_once_and_only_once(log_lines: LogLines) -> None:
+    async with following(READY) as become:
+        become(READY)
+        await asyncio.sleep(60)
+    assert log_lines.fields("agent.ready") == [{"ready": True}]
+
+
+async def test_what_is_missing_is_said_if_it_lasts(log_lines: LogLines) -> None:
+    async with following(READY) as become:
+        become(STALLED)
+        await asyncio.sleep(BRIEF_S / 2)
+        assert len(log_lines.fields("agent.ready")) == 1
+        await asyncio.sleep(BRIEF_S)
+        become(READY)
+        await asyncio.sleep(0.001)
+    assert log_lines.fields("agent.ready") == [
+        {"ready": True},
+        {"ready": False, "missing": "a scan of the host hangs since 10 s"},
+        {"ready": True},
+    ]
+
+
+async def test_a_short_gap_is_no_news(log_lines: LogLines) -> None:
+    async with following(READY) as become:
+        become(STALLED)
+        await asyncio.sleep(BRIEF_S / 2)
+        become(READY)
+        await asyncio.sleep(60)
+    assert log_lines.fields("agent.ready") == [{"ready": True}]
+
+
+async def test_a_start_that_hangs_says_what_is_missing_after_a_while(log_lines: LogLines) -> None:
+    async with following(STALLED) as become:
+        await asyncio.sleep(START_S - 0.1)
+        assert log_lines.events() == []
+        await asyncio.sleep(0.2)
+        assert [f["ready"] for f in log_lines.fields("agent.ready")] == [False]
+        become(READY)
+        await asyncio.sleep(0.001)
+    assert [f["ready"] for f in log_lines.fields("agent.ready")] == [False, True]
+
+
+def test_looptime_is_at_work() -> None:
+    assert looptime is not None

@@ -1,0 +1,285 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from agent.allocator import Allocator
+from agent.bus import Bus
+from agent.config.schema import AllocationPolicy
+from agent.errors import DeviceNotUsableError, UnknownDeviceError
+from agent.export.specs import CdiMode
+from agent.model.answers import Allocation, DeviceNode
+from agent.model.device import Device, Kind, RdmaDevice
+from agent.model.events import DevicesAllocated
+from agent.pools.records import Pools
+from agent.roots import Roots
+from tests.support.devices import host, pf, vf
+from tests.support.log_lines import LogLines
+from tests.support.pools import assigned, held, pool
+
+PF0 = pf("0000:3b:00.0", "pf0", num_vfs=4)
+PF1 = pf("0000:3b:00.1", "pf1", num_vfs=4)
+VF = "intel.com/vf"
+A, B = "0000:3b:02.0", "0000:3b:02.1"
+
+Reread = Callable[[tuple[Device, ...]], tuple[Device, ...]]
+
+
+def vfio(address: str, index: int, group: int, of: Device = PF0) -> Device:
+    return vf(address, of, index, driver="vfio-pci", iommu_group=group)
+
+
+PLAIN = assigned(host(PF0, vfio(A, 0, 21), vfio(B, 1, 22)), pool("vf"))
+
+
+@pytest.fixture
+def roots(tmp_path: Path) -> Roots:
+    return Roots(tmp_path)
+
+
+def allocator(
+    roots: Roots,
+    pools: Pools = PLAIN,
+    *,
+    reread: Reread = lambda devices: devices,
+    cdi: CdiMode | None = None,
+    policy: AllocationPolicy = AllocationPolicy.DEFAULT,
+    bus: Bus | None = None,
+) -> Allocator:
+    return Allocator(roots, bus or Bus(), lambda: pools, reread, cdi=cdi, policy=policy)
+
+
+def info_files(roots: Roots) -> dict[str, Any]:
+    return {p.name: json.loads(p.read_bytes()) for p in sorted(roots.device_info.glob("*"))}
+
+
+def noted(bus: Bus) -> list[DevicesAllocated]:
+    events: list[DevicesAllocated] = []
+    bus.on(DevicesAllocated, events.append)
+    return events
+
+
+async def test_an_answer_has_envs_and_nodes_and_its_device_info_files_are_there(
+    roots: Roots,
+) -> None:
+    answer = await allocator(roots).allocate(VF, (B, A))
+    assert dict(answer.envs)["PCIDEVICE_INTEL_COM_VF"] == f"{A},{B}"
+    assert [n.host_path for n in answer.nodes] == ["/dev/vfio/vfio", "/dev/vfio/21", "/dev/vfio/22"]
+    assert (answer.mounts, answer.annotations, answer.cdi_devices) == ((), (), ())
+    assert list(info_files(roots)) == [f"intel.com-vf-{i}-device.json" for i in (A, B)]
+
+
+async def test_an_answer_is_told_on_the_bus_and_in_the_log(
+    roots: Roots, log_lines: LogLines
+) -> None:
+    bus = Bus()
+    events = noted(bus)
+    await allocator(roots, bus=bus).allocate(VF, (B, A, B))
+    assert events == [DevicesAllocated(VF, (A, B))]
+    (line,) = log_lines.fields("allocation.made")
+    took_ms = line.pop("took_ms")
+    assert took_ms >= 0
+    assert line == {
+        "resource": VF,
+        "devices": f"{A},{B}",
+        "nodes": "/dev/vfio/vfio,/dev/vfio/21,/dev/vfio/22",
+        "cdi": "",
+    }
+
+
+@pytest.mark.parametrize(("resource", "ids"), [("intel.com/other", (B, A)), (VF, (A, "x", "b"))])
+async def test_unknown_resources_and_devices_are_refused_and_nothing_is_written(
+    roots: Roots, log_lines: LogLines, resource: str, ids: tuple[str, ...]
+) -> None:
+    bus = Bus()
+    events = noted(bus)
+    with pytest.raises(UnknownDeviceError) as refused:
+        await allocator(roots, bus=bus).allocate(resource, ids)
+    assert refused.value.device_ids == ((A, B) if resource != VF else ("b", "x"))
+    assert (events, info_files(roots)) == ([], {})
+    assert log_lines.fields("allocation.refused") == [
+        {"resource": resource, "error": str(refused.value)}
+    ]
+
+
+async def test_additional_info_is_not_logged(roots: Roots, log_lines: LogLines) -> None:
+    pools = assigned(host(PF0, vfio(A, 0, 21)), pool("vf", additionalInfo={"*": {"t": "secret"}}))
+    answer = await allocator(roots, pools).allocate(VF, (A,))
+    assert "secret" in dict(answer.envs)["PCIDEVICE_INTEL_COM_VF_INFO"]
+    assert "secret" not in log_lines.stream.getvalue()
+
+
+async def test_facts_are_read_anew_for_the_answer(roots: Roots) -> None:
+    hidden = vf(A, PF0, 0, rdma_enabled=True)
+    back = attrs.evolve(hidden, rdma=(RdmaDevice("mlx5_7", uverbs=("/dev/infiniband/uverbs7",)),))
+    pools = assigned(host(PF0, hidden), pool("vf", {"isRdma": True}))
+    with pytest.raises(DeviceNotUsableError, match="no RDMA device"):
+        await allocator(roots, pools).allocate(VF, (A,))
+    answer = await allocator(roots, pools, reread=lambda _: (back,)).allocate(VF, (A,))
+    assert answer.nodes == (DeviceNode("/dev/infiniband/uverbs7", "/dev/infiniband/uverbs7"),)
+    (document,) = info_files(roots).values()
+    assert document["pci"]["rdma-device"] == "mlx5_7"
+
+
+async def test_a_device_that_vanished_since_the_last_scan_is_refused(roots: Roots) -> None:
+    with pytest.raises(DeviceNotUsableError, match=rf"^{B}: is gone from the host$"):
+        await allocator(roots, reread=lambda devices: devices[:1]).allocate(VF, (A, B))
+
+
+async def test_a_device_whose_driver_changed_since_the_last_scan_is_refused(roots: Roots) -> None:
+    pools = assigned(host(PF0, vfio(A, 0, 21)), pool("vf", {"drivers": ["vfio-pci"]}))
+    rebound = vf(A, PF0, 0, driver="iavf")
+    with pytest.raises(DeviceNotUsableError) as refused:
+        await allocator(roots, pools, reread=lambda _: (rebound,)).allocate(VF, (A,))
+    assert refused.value.reason == "bound driver is iavf, the pool wants vfio-pci"
+    assert info_files(roots) == {}
+
+
+async def test_hidden_facts_other_than_the_driver_do_not_refuse(roots: Roots) -> None:
+    function = vf(A, PF0, 0)
+    shown = pf("0000:3b:00.0", "pf0", num_vfs=4, netdevs=())
+    pools = assigned(
+        host(shown, function), pool("vf", {"linkTypes": ["ether"]}), held=held("vf", function)
+    )
+    answer = await allocator(roots, pools).allocate(VF, (A,))
+    assert dict(answer.envs)["PCIDEVICE_INTEL_COM_VF"] == A
+
+
+async def test_a_device_that_a_pod_held_and_that_is_gone_is_refused(roots: Roots) -> None:
+    pools = assigned(host(PF0), pool("vf"), held=held("vf", vfio(A, 0, 21)))
+    with pytest.raises(DeviceNotUsableError, match="is gone from the host"):
+        await allocator(roots, pools).allocate(VF, (A,))
+
+
+@pytest.mark.looptime
+async def test_a_read_that_hangs_is_not_waited_for_long(roots: Roots, log_lines: LogLines) -> None:
+    go = threading.Event()
+
+    def hangs(devices: tuple[Device, ...]) -> tuple[Device, ...]:
+        go.wait(20)
+        return devices
+
+    fec = pf("0000:b0:00.0", kind=Kind.ACCELERATOR, driver="vfio-pci", iommu_group=3)
+    pools = assigned(host(fec), pool("vf", deviceType="accelerator"))
+    began = asyncio.get_running_loop().time()
+    answer = await allocator(roots, pools, reread=hangs).allocate(VF, (fec.id,))
+    assert asyncio.get_running_loop().time() - began == pytest.approx(0.5)
+    go.set()
+    assert [n.host_path for n in answer.nodes] == ["/dev/vfio/vfio", "/dev/vfio/3"]
+    assert log_lines.fields("allocation.stale_facts") == [{"devices": fec.id}]
+
+
+async def test_a_bug_in_reading_is_not_taken_for_a_slow_read(roots: Roots) -> None:
+    def fails(_: tuple[Device, ...]) -> tuple[Device, ...]:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await allocator(roots, reread=fails).allocate(VF, (A,))
+
+
+async def test_without_its_device_info_file_a_device_is_not_handed_out(roots: Roots) -> None:
+    (roots.device_info / f"intel.com-vf-{A}-device.json").mkdir(parents=True)
+    bus = Bus()
+    events = noted(bus)
+    with pytest.raises(DeviceNotUsableError, match="device-info file cannot be written"):
+        await allocator(roots, bus=bus).allocate(VF, (A,))
+    assert events == []
+
+
+NAMES = (f"intel.com/net-pci={A}", f"intel.com/net-pci={B}")
+ANNOTATIONS = (("cdi.k8s.io/intel.com_net-pci_vf", ",".join(NAMES)),)
+
+
+@pytest.mark.parametrize(
+    ("mode", "cdi_devices", "annotations"),
+    [
+        ("field", NAMES, ()),
+        ("annotations", (), ANNOTATIONS),
+        ("both", NAMES, ANNOTATIONS),
+    ],
+)
+async def test_with_cdi_the_answer_names_devices_in_the_place_of_nodes(
+    roots: Roots,
+    mode: CdiMode,
+    cdi_devices: tuple[str, ...],
+    annotations: tuple[tuple[str, str], ...],
+) -> None:
+    plain = await allocator(roots).allocate(VF, (A, B))
+    answer = await allocator(roots, cdi=mode).allocate(VF, (B, A))
+    assert answer == Allocation(
+        envs=plain.envs, nodes=(), annotations=annotations, cdi_devices=cdi_devices
+    )
+
+
+@pytest.mark.parametrize("mode", ["field", "annotations", "both"])
+async def test_with_cdi_a_device_without_nodes_is_named_nowhere(
+    roots: Roots, mode: CdiMode
+) -> None:
+    pools = assigned(host(PF0, vf(A, PF0, 0)), pool("vf"))
+    answer = await allocator(roots, pools, cdi=mode).allocate(VF, (A,))
+    assert (answer.cdi_devices, answer.annotations, answer.nodes) == ((), (), ())
+    assert dict(answer.envs)["PCIDEVICE_INTEL_COM_VF"] == A
+
+
+async def test_two_pools_of_one_prefix_have_annotations_that_do_not_hide_each_other(
+    roots: Roots,
+) -> None:
+    pools = assigned(
+        host(PF0, vfio(A, 0, 21), vfio(B, 1, 22)), pool("a", {"pfNames": ["pf0#0"]}), pool("b")
+    )
+    asked = allocator(roots, pools, cdi="annotations")
+    first = await asked.allocate("intel.com/a", (A,))
+    second = await asked.allocate("intel.com/b", (B,))
+    assert dict(first.annotations).keys().isdisjoint(dict(second.annotations))
+
+
+TWO_PFS = host(
+    PF0,
+    PF1,
+    vfio(A, 0, 1),
+    vfio(B, 1, 2),
+    vfio("0000:3b:0a.0", 0, 3, PF1),
+    vfio("0000:3b:0a.1", 1, 4, PF1),
+)
+FOUR = (A, B, "0000:3b:0a.0", "0000:3b:0a.1")
+
+
+async def test_the_pools_own_policy_comes_before_the_default_of_the_command_line(
+    roots: Roots,
+) -> None:
+    pools = assigned(
+        TWO_PFS,
+        pool("lowest", {"pfNames": ["pf9"]}),
+        pool("vf", allocationPolicy="spread"),
+    )
+    asked = allocator(roots, pools, policy=AllocationPolicy.PACKED)
+    assert await asked.prefer(VF, FOUR, (), 2) == (A, "0000:3b:0a.0")
+
+
+async def test_a_pool_may_say_that_it_wants_no_policy(roots: Roots) -> None:
+    pools = assigned(TWO_PFS, pool("vf", allocationPolicy=""))
+    asked = allocator(roots, pools, policy=AllocationPolicy.SPREAD)
+    assert await asked.prefer(VF, FOUR, (), 2) == (A, B)
+
+
+async def test_the_default_of_the_command_line_is_for_pools_that_say_nothing(roots: Roots) -> None:
+    pools = assigned(TWO_PFS, pool("vf"))
+    asked = allocator(roots, pools, policy=AllocationPolicy.SPREAD)
+    assert await asked.prefer(VF, FOUR, (), 2) == (A, "0000:3b:0a.0")
+
+
+async def test_spread_knows_what_pods_hold(roots: Roots) -> None:
+    pools = assigned(TWO_PFS, pool("vf"), held=held("vf", A))
+    asked = allocator(roots, pools, policy=AllocationPolicy.SPREAD)
+    assert await asked.prefer(VF, FOUR[1:], (), 1) == ("0000:3b:0a.0",)
+
+
+async def test_of_a_pool_that_is_not_known_what_must_be_included_is_preferred(roots: Roots) -> None:
+    assert await allocator(roots).prefer("intel.com/x", (A, B), (B,), 2) == (B,)

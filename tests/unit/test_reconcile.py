@@ -1,0 +1,403 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import attrs
+import pytest
+
+from agent.bus import Bus
+from agent.discovery.monitor import QUIET_S
+from agent.health.records import Cause, Health
+from agent.model.device import Device, Netdev
+from agent.model.events import DevicesAllocated, HostHint, LinksChanged, SnapshotTaken
+from agent.model.link import LinkFact, Links
+from agent.model.snapshot import Snapshot
+from agent.pools.held import Holder
+from agent.pools.ledger import CONFIRM_WITHIN_S
+from agent.reconcile import RETRY_FILES_S, Reconciler
+from agent.state_events import HealthChanged, PoolsChanged
+from tests.support.devices import host, pf, vf
+from tests.support.log_lines import LogLines
+from tests.support.pools import Json, config, pool
+from tests.support.scripted import RecordingFleet, ScriptedHost, ScriptedSpecs, now
+
+pytestmark = pytest.mark.looptime
+
+UPLINK = Netdev("pf0", ifindex=5, admin_up=True)
+HOLD_S = 1.0
+VF = "intel.com/vf"
+POD = Holder(VF, "pod", "default", "main")
+
+
+def family(count: int) -> tuple[Device, ...]:
+    """A PF and its VFs."""
+    parent = pf("0000:3b:00.0", "pf0", num_vfs=count, netdevs=(UPLINK,))
+    return parent, *(vf(f"0000:3b:{2 + i // 8:02x}.{i % 8}", parent, i) for i in range(count))
+
+
+def ids(count: int, *, healthy: bool = True) -> tuple[tuple[str, bool], ...]:
+    return tuple((d.id, healthy) for d in family(count)[1:])
+
+
+def carrier(*, up: bool) -> LinksChanged:
+    return LinksChanged(Links({5: LinkFact(5, "pf0", admin_up=True, carrier=up)}))
+
+
+@attrs.define
+class Node:
+    """A reconciler at work, and what is around it."""
+
+    bus: Bus
+    fleet: RecordingFleet
+    specs: ScriptedSpecs
+    reconciler: Reconciler
+
+    def host(self, *devices: Device, settled: bool = True) -> None:
+        self.bus.publish(SnapshotTaken(host(*devices), settled))
+
+    def lists(self, resource: str = VF) -> list[tuple[float, tuple[tuple[str, bool], ...]]]:
+        return self.fleet.lists(resource)
+
+
+@asynccontextmanager
+async def node(
+    *devices: Device, pools: tuple[Json, ...] = (pool("vf"),), specs: ScriptedSpecs | None = None
+) -> AsyncIterator[Node]:
+    """A reconciler that has told the first lists, as the daemon does it."""
+    bus, fleet, specs = Bus(), RecordingFleet(), specs or ScriptedSpecs()
+    reconciler = Reconciler(bus, fleet, specs)
+    reconciler.config_changed(config(*pools))
+    reconciler.host_changed(SnapshotTaken(host(*devices), settled=True))
+    await reconciler.reconcile()
+    running = asyncio.create_task(reconciler.run())
+    await asyncio.sleep(0)
+    try:
+        yield Node(bus, fleet, specs, reconciler)
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_the_first_pass_offers_every_pool_that_has_devices() -> None:
+    pools = (pool("vf"), pool("fec", deviceType="accelerator"))
+    async with node(*family(2), pools=pools) as at:
+        assert [(o.resource, len(o.devices)) for o in at.fleet.applied[0][1]] == [(VF, 2)]
+
+
+async def test_a_pool_without_devices_is_offered_where_it_says_so() -> None:
+    pools = (pool("fec", deviceType="accelerator", advertiseEmpty=True),)
+    async with node(*family(2), pools=pools) as at:
+        assert at.lists("intel.com/fec") == [(0.0, ())]
+
+
+async def test_a_pool_that_had_devices_stays_and_shows_none() -> None:
+    async with node(*family(2)) as at:
+        at.host()
+        await asyncio.sleep(1.0)
+        assert at.lists() == [(0.0, ids(2)), (0.0, ())]
+        assert [o.resource for o in at.fleet.applied[-1][1]] == [VF]
+
+
+async def test_a_pool_appears_when_its_first_device_does() -> None:
+    async with node() as at:
+        assert at.fleet.applied == [(0.0, ())]
+        await asyncio.sleep(5.0)
+        at.host(*family(1))
+        await asyncio.sleep(1.0)
+        assert at.lists() == [(5.0, ids(1))]
+
+
+async def test_nothing_happens_where_nothing_changed() -> None:
+    async with node(*family(2)) as at:
+        await asyncio.sleep(3600.0)
+        assert at.reconciler.passes == 1
+
+
+async def test_additions_wait_for_a_quiet_host_and_removals_do_not() -> None:
+    one, two = family(2)[1:]
+    parent = family(2)[0]
+    later = vf("0000:3b:03.0", parent, 9)
+    async with node(parent, one, two) as at:
+        await asyncio.sleep(1.0)
+        at.host(parent, two, later, settled=False)
+        await asyncio.sleep(1.0)
+        at.host(parent, two, later, settled=True)
+        await asyncio.sleep(1.0)
+        assert at.lists() == [
+            (0.0, ids(2)),
+            (1.0, ((two.id, True),)),
+            (2.0, ((two.id, True), (later.id, True))),
+        ]
+
+
+async def test_a_device_that_moves_between_pools_leaves_at_once_and_joins_when_settled() -> None:
+    parent, function = family(1)
+    bound = attrs.evolve(function, driver="vfio-pci", iommu_group=7)
+    pools = (pool("kernel", {"drivers": ["iavf"]}), pool("dpdk", {"drivers": ["vfio-pci"]}))
+    async with node(parent, function, pools=pools) as at:
+        at.host(parent, bound, settled=False)
+        await asyncio.sleep(1.0)
+        assert at.lists("intel.com/kernel")[-1] == (0.0, ())
+        assert at.lists("intel.com/dpdk") == []
+        at.host(parent, bound, settled=True)
+        await asyncio.sleep(1.0)
+        assert at.lists("intel.com/dpdk") == [(1.0, ((function.id, True),))]
+
+
+async def test_a_burst_of_inputs_is_one_pass_and_one_offer() -> None:
+    async with node(*family(2)) as at:
+        await asyncio.sleep(1.0)
+        for turn in range(100):
+            at.bus.publish(carrier(up=bool(turn % 2)))
+            at.host(*family(2 + turn % 2))
+        await asyncio.sleep(0.5)
+        assert [when for when, _ in at.fleet.applied] == [0.0, 1.0]
+
+
+async def test_256_vfs_of_a_pf_that_goes_down_are_one_apply_and_one_list() -> None:
+    async with node(*family(256)) as at:
+        await asyncio.sleep(1.0)
+        at.bus.publish(carrier(up=False))
+        await asyncio.sleep(10.0)
+        assert len(at.fleet.applied) == 2
+        assert at.lists() == [(0.0, ids(256)), (1.0, ids(256, healthy=False))]
+
+
+async def test_many_pools_of_one_pf_go_down_in_one_apply() -> None:
+    pools = tuple(pool(f"p{n}", {"pfNames": [f"pf0#{8 * n}-{8 * n + 7}"]}) for n in range(32))
+    async with node(*family(256), pools=pools) as at:
+        await asyncio.sleep(1.0)
+        at.bus.publish(carrier(up=False))
+        await asyncio.sleep(0.5)
+        (_, last) = at.fleet.applied[1:][0]
+        assert len(at.fleet.applied) == 2
+        assert len(last) == 32
+        assert not any(d.healthy for o in last for d in o.devices)
+
+
+async def test_recovery_is_told_after_the_hold_and_without_another_event() -> None:
+    async with node(*family(2)) as at:
+        at.bus.publish(carrier(up=False))
+        await asyncio.sleep(3.0)
+        at.bus.publish(carrier(up=True))
+        await asyncio.sleep(10.0)
+        assert at.lists() == [
+            (0.0, ids(2)),
+            (0.0, ids(2, healthy=False)),
+            (3.0 + HOLD_S, ids(2)),
+        ]
+
+
+async def test_the_hold_of_each_pool_is_its_own() -> None:
+    pools = (
+        pool("quick", {"pfNames": ["pf0#0"]}, health={"recoveryHoldSeconds": 0}),
+        pool("slow", {"pfNames": ["pf0#1"]}, health={"recoveryHoldSeconds": 5}),
+    )
+    async with node(*family(2), pools=pools) as at:
+        at.bus.publish(carrier(up=False))
+        await asyncio.sleep(3.0)
+        at.bus.publish(carrier(up=True))
+        await asyncio.sleep(10.0)
+        assert [when for when, _ in at.lists("intel.com/quick")] == [0.0, 0.0, 3.0]
+        assert [when for when, _ in at.lists("intel.com/slow")] == [0.0, 0.0, 8.0]
+
+
+async def test_a_flapping_link_is_told_as_down_once_and_up_once() -> None:
+    async with node(*family(2)) as at:
+        for _ in range(50):
+            at.bus.publish(carrier(up=False))
+            await asyncio.sleep(0.3)
+            at.bus.publish(carrier(up=True))
+            await asyncio.sleep(0.3)
+        await asyncio.sleep(10.0)
+        assert [healthy for _, devices in at.lists() for _, healthy in devices[:1]] == [
+            True,
+            False,
+            True,
+        ]
+
+
+async def test_a_burst_of_new_vfs_with_a_flap_of_the_pfs_carrier_is_at_most_two_lists() -> None:
+    machine = ScriptedHost((family(0)[0],), scan_s=0.01)
+    async with node(*machine.devices, pools=(pool("vf", {"pfNames": ["pf0"]}),)) as at:
+        monitoring = asyncio.create_task(machine.monitor(at.bus).run())
+        await asyncio.sleep(1.0)
+        asyncio.get_running_loop().call_later(0.02, at.bus.publish, carrier(up=False))
+        asyncio.get_running_loop().call_later(0.52, at.bus.publish, carrier(up=True))
+        for count in range(1, 9):
+            machine.devices = family(8)[: 1 + count]
+            for _ in range(4):
+                at.bus.publish(HostHint("uevent"))
+                await asyncio.sleep(0.005)
+        await asyncio.sleep(10.0)
+        monitoring.cancel()
+        assert [devices for _, devices in at.lists()] == [ids(8, healthy=False), ids(8)]
+
+
+async def test_vfs_that_come_and_go_fifty_times_end_in_the_truth_each_time() -> None:
+    machine = ScriptedHost(family(0)[:0], scan_s=0.01)
+    async with node() as at:
+        monitoring = asyncio.create_task(machine.monitor(at.bus).run())
+        await asyncio.sleep(0)
+        for turn in range(50):
+            for count in (4, 0, 8)[: 1 + turn % 3]:
+                machine.devices = family(count) if count else ()
+                at.bus.publish(HostHint("uevent"))
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(2.0)
+            last = at.lists()[-1][1] if at.lists() else ()
+            assert last == (ids(count) if count else ())
+        monitoring.cancel()
+
+
+async def test_a_config_change_leaves_the_offers_of_unchanged_pools_as_they_were() -> None:
+    low, high = pool("low", {"pfNames": ["pf0#0"]}), pool("high", {"pfNames": ["pf0#1"]})
+    async with node(*family(2), pools=(low, high)) as at:
+        before = at.fleet.applied[-1][1]
+        at.reconciler.config_changed(config(low, pool("other", {"pfNames": ["pf0#1"]})))
+        await asyncio.sleep(1.0)
+        after = at.fleet.applied[-1][1]
+        assert [o.resource for o in after] == ["intel.com/low", "intel.com/other"]
+        assert after[0] == before[0]
+
+
+async def test_a_pool_that_is_taken_out_and_comes_back_empty_is_not_offered() -> None:
+    async with node(*family(2)) as at:
+        at.reconciler.config_changed(config())
+        await asyncio.sleep(1.0)
+        at.host()
+        at.reconciler.config_changed(config(pool("vf")))
+        await asyncio.sleep(1.0)
+        assert at.fleet.applied[-1][1] == ()
+
+
+async def test_a_held_device_that_vanishes_is_told_as_unhealthy_and_dropped_when_freed() -> None:
+    parent, first, second = family(2)
+    async with node(parent, first, second) as at:
+        at.reconciler.holders_told({second.id: POD}, asked_at=now())
+        at.host(parent, first)
+        await asyncio.sleep(1.0)
+        assert at.lists()[-1][1] == ((first.id, True), (second.id, False))
+        at.reconciler.holders_told({}, asked_at=now())
+        await asyncio.sleep(1.0)
+        assert at.lists()[-1][1] == ((first.id, True),)
+
+
+async def test_an_allocation_counts_as_held_from_the_answer_on() -> None:
+    parent, first, second = family(2)
+    async with node(parent, first, second) as at:
+        at.bus.publish(DevicesAllocated(VF, (first.id,)))
+        at.host(parent, second)
+        await asyncio.sleep(1.0)
+        assert at.lists()[-1][1] == ((first.id, False), (second.id, True))
+        at.reconciler.holders_told({}, asked_at=now() + CONFIRM_WITHIN_S)
+        await asyncio.sleep(1.0)
+        assert at.lists()[-1][1] == ((second.id, True),)
+
+
+async def test_holders_that_are_told_again_cause_no_pass() -> None:
+    async with node(*family(2)) as at:
+        for _ in range(10):
+            at.reconciler.holders_told({family(2)[1].id: POD}, asked_at=now())
+            await asyncio.sleep(1.0)
+        assert at.reconciler.passes == 2
+
+
+async def test_the_last_facts_of_a_held_device_are_kept_for_when_it_is_gone() -> None:
+    parent, first = family(1)
+    numa = attrs.evolve(first, numa_node=1)
+    async with node(parent, numa) as at:
+        at.reconciler.holders_told({first.id: POD}, asked_at=now())
+        at.host(parent)
+        await asyncio.sleep(1.0)
+        (offer,) = at.fleet.applied[-1][1]
+        assert [(d.id, d.healthy, d.numa_node) for d in offer.devices] == [(first.id, False, 1)]
+
+
+async def test_specs_are_written_before_the_list_that_needs_them_is_told() -> None:
+    async with node(*family(1), specs=ScriptedSpecs(write_s=0.5)) as at:
+        await asyncio.sleep(1.0)
+        at.host(*family(2))
+        await asyncio.sleep(2.0)
+        assert at.specs.written == [(0.0, 1), (1.5, 1)]
+        assert at.lists() == [(0.5, ids(1)), (2.0, ids(2))]
+
+
+async def test_what_changes_while_specs_are_written_is_told_by_the_next_pass() -> None:
+    async with node(*family(1), specs=ScriptedSpecs(write_s=0.5)) as at:
+        at.host(*family(2))
+        await asyncio.sleep(0.1)
+        at.host(*family(3))
+        await asyncio.sleep(5.0)
+        assert [devices for _, devices in at.lists()] == [ids(1), ids(2), ids(3)]
+
+
+async def test_a_spec_that_cannot_be_written_makes_devices_unhealthy_until_it_can() -> None:
+    first = family(1)[1].id
+    verdict = Health(Cause.NODE, "its CDI spec cannot be written: disk full")
+    specs = ScriptedSpecs(failing={VF: {first: verdict}})
+    async with node(*family(2), specs=specs) as at:
+        assert at.lists()[0][1][0] == (first, False)
+        await asyncio.sleep(3.5 * RETRY_FILES_S)
+        assert [when for when, _ in at.specs.written] == [n * RETRY_FILES_S for n in range(4)]
+        at.specs.failing = {}
+        await asyncio.sleep(2 * RETRY_FILES_S)
+        assert at.lists()[-1] == (4 * RETRY_FILES_S + HOLD_S, ids(2))
+        assert len(at.specs.written) == 6
+
+
+async def test_events_and_lines_tell_what_changed_once_per_change(log_lines: LogLines) -> None:
+    async with node(*family(2)) as at:
+        told: list[HealthChanged] = []
+        assignments: list[PoolsChanged] = []
+        at.bus.on(HealthChanged, told.append)
+        at.bus.on(PoolsChanged, assignments.append)
+        at.bus.publish(carrier(up=False))
+        await asyncio.sleep(1.0)
+        at.bus.publish(carrier(up=False))
+        await asyncio.sleep(1.0)
+        at.bus.publish(carrier(up=True))
+        await asyncio.sleep(10.0)
+        assert [len(e.changes) for e in told] == [2, 2]
+        assert assignments == []
+    assert log_lines.events() == [
+        "device.added",
+        "pool.assigned",
+        "device.unhealthy",
+        "device.healthy",
+    ]
+
+
+async def test_people_are_told_of_pools_only_once_the_host_has_settled(log_lines: LogLines) -> None:
+    async with node() as at:
+        for count in range(1, 5):
+            at.host(*family(4)[: 1 + count], settled=False)
+            await asyncio.sleep(0.05)
+        at.host(*family(4))
+        await asyncio.sleep(1.0)
+    assert [f["devices"] for f in log_lines.fields("pool.assigned")] == [0, 4]
+    assert [f["count"] for f in log_lines.fields("device.added")] == [4]
+
+
+async def test_while_the_host_is_not_quiet_whoever_asks_sees_the_pools_as_offered() -> None:
+    async with node(*family(1)) as at:
+        seen: list[int] = []
+        at.bus.on(PoolsChanged, lambda e: seen.append(len(e.pools.pools[0].members)))
+        at.host(*family(3), settled=False)
+        await asyncio.sleep(1.0)
+        assert len(at.reconciler.pools.pools[0].members) == 1
+        at.host(*family(3))
+        await asyncio.sleep(1.0)
+        assert seen == [1, 3]
+
+
+async def test_a_settled_word_after_the_same_snapshot_brings_the_additions() -> None:
+    async with node(*family(1)) as at:
+        taken = Snapshot(7, devices=family(3))
+        at.bus.publish(SnapshotTaken(taken, settled=False))
+        await asyncio.sleep(QUIET_S)
+        at.bus.publish(SnapshotTaken(taken, settled=True))
+        await asyncio.sleep(1.0)
+        assert at.lists() == [(0.0, ids(1)), (QUIET_S, ids(3))]

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import attrs
+import pytest
+
+from agent.health.outlook import Change
+from agent.health.records import HEALTHY, Cause, Health
+from agent.model.snapshot import Snapshot
+from agent.pools.records import Pools
+from agent.told import funnel_text, shown, tell_changes, tell_pools
+from tests.support.devices import host, pf, vf
+from tests.support.log_lines import LogLines
+from tests.support.pools import assigned, one_pool, pool
+
+DEAD = Health(Cause.NO_CARRIER, "PF pf0 has no carrier")
+PF0 = pf("0000:3b:00.0", "pf0", num_vfs=2)
+VFS = tuple(vf(f"0000:3b:02.{i}", PF0, i) for i in range(2))
+NODE = host(PF0, *VFS)
+
+
+@pytest.mark.parametrize(
+    ("change", "event", "fields"),
+    [
+        (Change("a", None, HEALTHY), "device.added", {}),
+        (Change("a", None, DEAD), "device.added", {"cause": "no carrier", "detail": DEAD.detail}),
+        (
+            Change("a", HEALTHY, DEAD),
+            "device.unhealthy",
+            {"cause": "no carrier", "detail": DEAD.detail},
+        ),
+        (Change("a", DEAD, HEALTHY), "device.healthy", {}),
+        (Change("a", HEALTHY, None), "device.removed", {}),
+        (Change("a", DEAD, None), "device.removed", {"cause": "no carrier", "detail": DEAD.detail}),
+    ],
+)
+def test_each_kind_of_change_is_an_event_with_its_cause(
+    log_lines: LogLines, change: Change, event: str, fields: dict[str, str]
+) -> None:
+    tell_changes("intel.com/vf", (change,))
+    assert log_lines.events() == [event]
+    assert log_lines.fields(event) == [
+        {"resource": "intel.com/vf", "count": 1, **fields, "devices": "a"}
+    ]
+
+
+def test_devices_that_share_a_change_and_its_cause_share_a_line(log_lines: LogLines) -> None:
+    tell_changes("intel.com/vf", tuple(Change(str(n), HEALTHY, DEAD) for n in range(256)))
+    (line,) = log_lines.fields("device.unhealthy")
+    assert line["count"] == 256
+    assert line["devices"].endswith(",62,63,... 192 more")
+
+
+def test_few_devices_are_all_named() -> None:
+    assert shown(()) == ""
+    assert shown(tuple("abc")) == "a,b,c"
+
+
+def test_a_new_pool_tells_its_funnel_and_its_notes(log_lines: LogLines) -> None:
+    tell_pools(Pools(), assigned(NODE, pool("vf", {"drivers": ["vfio-pci"]})))
+    assert log_lines.events() == ["pool.assigned", "pool.note"]
+    assert log_lines.fields("pool.assigned") == [
+        {
+            "resource": "intel.com/vf",
+            "devices": 0,
+            "funnel": "kind netDevice: 3 > without VFs: 2 > drivers vfio-pci: 0"
+            " > not in use: 0 > not taken: 0",
+        }
+    ]
+    (note,) = log_lines.fields("pool.note")
+    assert note["resource"] == "intel.com/vf"
+    assert "vfio-pci" in note["note"]
+
+
+def test_the_funnel_of_several_objects_tells_which_step_is_whose() -> None:
+    chosen = one_pool(NODE, {"pfNames": ["pf0#0"]}, {"drivers": ["iavf"]})
+    assert funnel_text(chosen) == (
+        "kind netDevice: 3 > without VFs: 2 > [1] pfNames pf0#0: 1 > [1] not in use: 1"
+        " > [1] not taken: 1 > [2] drivers iavf: 2 > [2] not in use: 2 > [2] not taken: 2"
+    )
+
+
+def test_a_pool_that_did_not_change_is_not_told_again(log_lines: LogLines) -> None:
+    tell_pools(assigned(NODE, pool("vf")), assigned(NODE, pool("vf")))
+    assert log_lines.events() == []
+
+
+def test_only_the_pool_whose_funnel_changed_is_told(log_lines: LogLines) -> None:
+    pools = (pool("a", {"pfNames": ["pf0#0"]}), pool("fec", deviceType="accelerator"))
+    tell_pools(assigned(NODE, *pools), assigned(host(PF0, VFS[1]), *pools))
+    assert [f["resource"] for f in log_lines.fields("pool.assigned")] == ["intel.com/a"]
+
+
+def test_a_retired_pool_is_told(log_lines: LogLines) -> None:
+    tell_pools(assigned(NODE, pool("a"), pool("b")), assigned(NODE, pool("a")))
+    assert log_lines.fields("pool.removed") == [{"resource": "intel.com/b"}]
+
+
+def test_an_overlap_is_told_once_with_its_count(log_lines: LogLines) -> None:
+    alone = assigned(NODE, pool("a"))
+    both = assigned(NODE, pool("a"), pool("b"))
+    tell_pools(alone, both)
+    tell_pools(both, both)
+    assert log_lines.fields("pool.overlap") == [
+        {
+            "winner": "intel.com/a",
+            "loser": "intel.com/b",
+            "count": 2,
+            "devices": ",".join(v.id for v in VFS),
+        }
+    ]
+
+
+def test_a_guarded_function_is_told_once_and_not_where_a_pool_has_it(log_lines: LogLines) -> None:
+    uplink = pf("0000:3b:00.1", "pf1")
+    node = Snapshot(devices=(uplink,), default_route_netdevs=("pf1",))
+    guarded = assigned(node, pool("nic"))
+    tell_pools(Pools(), guarded)
+    tell_pools(guarded, attrs.evolve(guarded))
+    tell_pools(Pools(), assigned(node, pool("nic", allowInUse=True)))
+    assert log_lines.fields("device.in_use") == [
+        {"device": uplink.id, "how": "pf1 carries the default route"}
+    ]
