@@ -77,7 +77,7 @@ def documented_values(text: str) -> Iterator[Value]:
     """
     root = yaml.compose(text)
     if not isinstance(root, yaml.MappingNode):
-        raise ValueError("values.yaml holds no mapping")
+        raise ValueError("values.yaml holds no mapping")  # noqa: TRY004 - of a file, not of a caller
     yield from _documented(root, text.splitlines(), ())
 
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
 import pytest
 
+from agent.host.layout import HostBuilder
 from tests.chart.helm import MAJORS, Helm
 
 
@@ -23,3 +28,9 @@ def newest_helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
     """The newest helm, where one is enough."""
     return Helm(max(MAJORS), tmp_path_factory.mktemp("helm"))
 
+
+@pytest.fixture
+def host() -> Iterator[HostBuilder]:
+    """An empty host; its path is short, as socket paths must be."""
+    with TemporaryDirectory(prefix="node-") as folder:
+        yield HostBuilder(Path(folder))

@@ -35,7 +35,8 @@ class Helm:
 
     def template(self, *values: Path | Mapping[str, Any]) -> str:
         """What `helm template` prints for the chart with these values; of two, the later wins."""
-        return self._run("template", RELEASE, CHART, "--namespace", NAMESPACE, *self._values(values))
+        arguments = (RELEASE, CHART, "--namespace", NAMESPACE)
+        return self._run("template", *arguments, *self._values(values))
 
     def template_for(self, release: str) -> str:
         """What is rendered for a cluster of a Kubernetes release."""
@@ -73,8 +74,7 @@ class Helm:
         done = subprocess.run(
             [helm(self.major), *arguments],
             env={**os.environ, "HOME": str(self.home), "KUBECONFIG": str(self.home / "none")},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            capture_output=True,
             text=True,
             check=False,
         )

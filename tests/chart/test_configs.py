@@ -46,7 +46,7 @@ def test_the_rendered_arguments_are_accepted_by_the_command_line(
         ({"http": {"port": 80}}, "127.0.0.1:80"),
         ({"metrics": {"podMonitor": {"enabled": True}}}, "[$(NODE_IP)]:9811"),
         ({"http": {"address": "[::1]"}}, "[::1]:9811"),
-        ({"http": {"address": "0.0.0.0"}}, "0.0.0.0:9811"),
+        ({"http": {"address": "[::]"}}, "[::]:9811"),
     ],
     ids=["default", "port", "monitor", "IPv6", "everywhere"],
 )

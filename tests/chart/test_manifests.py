@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from tarfile import open as open_archive
 
-import kubernetes_validate
+import kubernetes_validate  # type: ignore[import-untyped] # it ships no types
 import pytest
 import yaml
 
@@ -62,7 +62,7 @@ def test_the_charts_versions_are_the_agents() -> None:
 
 
 def test_an_old_kubernetes_is_refused_by_name(newest_helm: Helm) -> None:
-    with pytest.raises(RefusedError, match="incompatible with Kubernetes v1.25"):
+    with pytest.raises(RefusedError, match=r"incompatible with Kubernetes v1\.25"):
         newest_helm.template_for("1.25")
 
 

@@ -55,7 +55,7 @@ def check(expression: str) -> None:
     assert used
     for selector in used:
         labels = {matcher.name for matcher in selector.matchers.matchers}
-        assert labels <= METRICS[selector.name] | {"node"}, expression
+        assert labels <= METRICS[selector.name or ""] | {"node"}, expression
 
 
 @pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert["alert"])
