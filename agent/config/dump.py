@@ -63,8 +63,11 @@ def _line(value: Any) -> str:  # noqa: ANN401
 
 
 def _is_flat(value: dict[str, Any] | list[Any]) -> bool:
+    """Whether no object stands inside it, at any depth."""
     items = value.values() if isinstance(value, dict) else value
-    return not any(isinstance(item, dict) for item in items)
+    return not any(
+        isinstance(item, dict) or (isinstance(item, list) and not _is_flat(item)) for item in items
+    )
 
 
 def _selectors_as_json(selectors: SelectorSet) -> dict[str, Any]:

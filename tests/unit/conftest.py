@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 
 import pytest
@@ -9,6 +10,7 @@ from tests.support.log_lines import LogLines, captured
 
 settings.register_profile("agent", deadline=None)  # machines differ; time is not what is tested
 settings.load_profile("agent")
+asyncio.set_event_loop(None)  # looptime asks for one in plain tests, and nobody would close it
 
 
 @pytest.fixture

@@ -55,9 +55,10 @@ def test_few_devices_are_all_named() -> None:
     assert shown(tuple("abc")) == "a,b,c"
 
 
-def test_a_new_pool_tells_its_funnel_and_its_notes(log_lines: LogLines) -> None:
+def test_a_new_pool_tells_its_funnel_why_it_is_empty_and_its_notes(log_lines: LogLines) -> None:
     tell_pools(Pools(), assigned(NODE, pool("vf", {"drivers": ["vfio-pci"]})))
-    assert log_lines.events() == ["pool.assigned", "pool.note"]
+    assert log_lines.events() == ["pool.assigned", "pool.empty", "pool.note"]
+    assert "driver iavf (2)" in log_lines.fields("pool.empty")[0]["why"]
     assert log_lines.fields("pool.assigned") == [
         {
             "resource": "intel.com/vf",

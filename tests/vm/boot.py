@@ -70,8 +70,11 @@ class Guest:
         echo: Callable[[str], None],
     ) -> Self:
         """Boot, and run `command` in `folder`, a path of the host, for at most `limit_s`."""
-        packages = debian.unpacked(cache_folder())
-        archive = initramfs.built(cache_folder(), packages)
+        cache = cache_folder()
+        if not debian.present(cache):
+            echo(f"QEMU and a kernel (145 MB) are being fetched from Debian into {cache}")
+        packages = debian.unpacked(cache)
+        archive = initramfs.built(cache, packages)
         variables = {IN_GUEST: "1", MODULES: str(packages.modules), **environ}
         start = _START.format(
             home=shlex.quote(str(Path.home())),

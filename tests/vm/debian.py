@@ -54,12 +54,17 @@ class Packages:
 
 def obstacle(cache: Path) -> str | None:
     """Why packages cannot be had on this machine, or None if they can."""
-    if _folder(cache).exists():
+    if present(cache):
         return None
     for tool in ("apt-get", "apt-cache", "apt-config", "dpkg-deb"):
         if shutil.which(tool) is None:
             return f"{tool} is not there: QEMU and the guest's kernel are Debian packages"
     return None if _mirror() else "apt has no Debian mirror among its sources"
+
+
+def present(cache: Path) -> bool:
+    """Whether an earlier run has left the packages."""
+    return _folder(cache).exists()
 
 
 def unpacked(cache: Path) -> Packages:

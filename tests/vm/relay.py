@@ -62,7 +62,7 @@ class Relay:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> bool | None:
         """Report one item as the guest does, in place of running it."""
-        if not is_for_guest(item) or item.get_closest_marker("skip"):
+        if not is_for_guest(item) or obstacle():
             return None
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
         if self._guest is None:
@@ -86,9 +86,9 @@ class Relay:
             if guest.status not in _COMPLETE:
                 self._trouble.append(f"the guest's pytest ended with {guest.status}")
             self._figures.append(f"the guest was on for {guest.age_s:.1f} s")
-        if self._trouble:
+        if exitstatus == pytest.ExitCode.OK and self._trouble:
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
-        if session.exitstatus == pytest.ExitCode.OK:
+        elif exitstatus == pytest.ExitCode.OK:
             shutil.rmtree(guest.results)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
@@ -133,6 +133,10 @@ class Relay:
                 self._trouble.append(report.longreprtext)
                 continue
             assert report.nodeid == item.nodeid, "the guest runs the tests in another order"
+            if isinstance(report.longrepr, list):  # the place and reason of a skip, a tuple in JSON
+                report.longrepr = tuple(report.longrepr)
+            if self._guest and not self._figures:
+                self._figures.append(f"the first result came after {self._guest.age_s:.1f} s")
             yield report
             if report.when == "teardown":
                 self._figures += [f"{name}: {value}" for name, value in report.user_properties]
@@ -144,9 +148,8 @@ class Relay:
         why = f"its {LIMIT_S:.0f} s were over" if self._guest.overran else "it ended"
         if not self._told:
             self._told = True
-            why = "\n".join(
-                [f"{why}, and this is what it said:", *self._trouble, *self._guest.tail]
-            )
+            why = "\n".join([f"{why}, having said:", *self._trouble, *self._guest.tail])
+            self._trouble.clear()
         return pytest.TestReport(
             nodeid=item.nodeid,
             location=item.location,

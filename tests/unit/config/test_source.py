@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import socket
 from pathlib import Path
 
@@ -144,7 +145,7 @@ async def test_an_unreadable_file_is_told(tmp_path: Path) -> None:
         "print(asyncio.run(read_source(pathlib.Path(sys.argv[1]), None)).message)\n"
     )
     process = await asyncio.create_subprocess_exec(
-        "python3", "-c", program, str(path), stdout=asyncio.subprocess.PIPE
+        sys.executable, "-c", program, str(path), stdout=asyncio.subprocess.PIPE
     )
     told, _ = await process.communicate()
     assert told.decode().strip() == f"{path} cannot be read: Permission denied"

@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import attrs
-import looptime
 import pytest
 
 from agent.bus import Bus
@@ -81,5 +80,3 @@ async def test_a_start_that_hangs_says_what_is_missing_after_a_while(log_lines: 
     assert [f["ready"] for f in log_lines.fields("agent.ready")] == [False, True]
 
 
-def test_looptime_is_at_work() -> None:
-    assert looptime is not None

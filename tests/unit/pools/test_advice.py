@@ -1,0 +1,203 @@
+"""The usual causes of an empty pool, each with what an operator reads: cause and fix."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import attrs
+import pytest
+
+from agent.config.load import load_config
+from agent.discovery.scan import scan
+from agent.host.hardware import ACC100, E810, X710
+from agent.host.layout import HostBuilder
+from agent.pools.advice import why_empty
+from agent.pools.assign import assign
+from agent.pools.held import Held, Holder
+from agent.pools.records import Pools
+from tests.support.pools import Json, pool
+
+UPLINK, PF, OTHER = "0000:18:00.0", "0000:3b:00.0", "0000:5e:00.0"
+PF0 = {"pfNames": ["ens1f0"]}
+
+
+class Node:
+    """A host with an uplink and a PF of four VFs, and what pools make of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.host = HostBuilder(folder)
+        self.host.pf(UPLINK, "eno1", X710)
+        self.host.default_route("eno1")
+        self.host.pf(PF, "ens1f0", vfs=4)
+
+    def assigned(self, *pools: Json, held: Held | None = None) -> Pools:
+        text = json.dumps({"resourceList": list(pools)}).encode()
+        loaded = load_config(text, source="config.json", default_prefix="example.com")
+        assert loaded.config is not None
+        return assign(scan(self.host.roots), loaded.config, held or Held())
+
+    def why(self, *pools: Json, held: Held | None = None) -> str:
+        """Why the last of the pools is empty."""
+        made = self.assigned(*pools, held=held)
+        return "\n".join(why_empty(made.pools[-1], made))
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    return Node(tmp_path)
+
+
+def test_a_pool_with_devices_needs_no_advice(node: Node) -> None:
+    assert node.why(pool("vf", PF0)) == ""
+
+
+def test_wrong_driver(node: Node) -> None:
+    assert node.why(pool("vf", PF0 | {"drivers": ["vfio-pci"]})) == (
+        "drivers vfio-pci leaves none of 4 functions: driver iavf (4); bind them to it, for "
+        "example `driverctl set-override 0000:3b:01.0 vfio-pci`; "
+        'or ask for "drivers": ["iavf"]'
+    )
+
+
+def test_wrong_driver_where_other_functions_have_the_wanted_one(node: Node) -> None:
+    node.host.pf(OTHER, "ens2f0")
+    node.host.add_vfs(OTHER, 2, E810.vf.vfio)
+    assert "leaves none of 4 functions: driver iavf (4)" in node.why(
+        pool("vf", PF0 | {"drivers": ["vfio-pci"]})
+    )
+
+
+def test_unbound_functions(node: Node) -> None:
+    for vf in node.host.vfs(PF):
+        node.host.set_driver(vf, None)
+    assert node.why(pool("vf", PF0 | {"drivers": ["iavf"]})) == (
+        "drivers iavf leaves none of 4 functions: no driver bound (4); bind one: "
+        "`modprobe iavf`, then `echo 0000:3b:01.0 > /sys/bus/pci/drivers_probe`"
+    )
+
+
+def test_the_uplink_is_never_the_example_for_binding(node: Node) -> None:
+    assert f"set-override {UPLINK}" not in node.why(pool("vf", {"drivers": ["vfio-pci"]}))
+
+
+def test_wrong_vendor(node: Node) -> None:
+    assert node.why(pool("vf", {"vendors": ["15b3"]})) == (
+        "vendors 15b3 leaves none of 5 functions: vendor 8086 (5); write one of these into "
+        "vendors; `lspci -nn` shows the ids of all functions"
+    )
+
+
+def test_wrong_device_id(node: Node) -> None:
+    assert "devices 154c leaves none of 5 functions: device 1572 (1), device 1889 (4)" in node.why(
+        pool("vf", {"vendors": ["8086"], "devices": ["154c"]})
+    )
+
+
+def test_the_name_of_the_pf_changed(node: Node) -> None:
+    why = node.why(pool("vf", {"pfNames": ["ens1f1"]}))
+    assert "functions of ens1f0 (4), the PF eno1 itself (1)" in why
+    assert "no PF on this host is named ens1f1; PFs here: eno1, ens1f0; did you mean ens1f0?" in why
+
+
+def test_a_glob_that_fits_no_pf(node: Node) -> None:
+    why = node.why(pool("vf", {"pfNames": ["mlx-*"]}))
+    assert "no PF on this host fits mlx-*; PFs here: eno1, ens1f0" in why
+    assert why.endswith("write the name of one of these, or a pattern that fits it")
+
+
+def test_vfs_that_were_not_created_of_a_named_pf(node: Node) -> None:
+    node.host.remove_vfs(PF)
+    why = node.why(pool("vf", PF0))
+    assert "ens1f0 has no VFs" in why
+    assert "for VFs write a number up to 128 to its sriov_numvfs" in why
+
+
+def test_vfs_that_were_not_created_by_their_device_id(node: Node) -> None:
+    node.host.remove_vfs(PF)
+    assert node.why(pool("vf", {"devices": ["1889"]})).endswith(
+        "these are PFs without VFs, which could have up to 128: eno1 (0000:18:00.0), "
+        "ens1f0 (0000:3b:00.0): write a number to /sys/bus/pci/devices/ADDRESS/sriov_numvfs"
+    )
+
+
+def test_a_range_outside_of_what_exists(node: Node) -> None:
+    why = node.why(pool("vf", {"pfNames": ["ens1f0#8-15"]}))
+    assert "ens1f0#8-15 names functions that do not exist: ens1f0 has 4 (index 0 to 3)" in why
+    assert why.endswith("make more VFs by sriov_numvfs (at most ens1f0 128)")
+
+
+def test_in_use_by_the_host(node: Node) -> None:
+    assert node.why(pool("vf", {"pciAddresses": [UPLINK]})) == (
+        "in use by the host: 0000:18:00.0 (eno1 carries the default route); select other "
+        'functions, or set "allowInUse": true if the host can do without'
+    )
+
+
+def test_taken_by_an_earlier_pool(node: Node) -> None:
+    why = node.why(pool("first", {"drivers": ["iavf"]}), pool("vf", {"pfNames": ["ens1f0#0-1"]}))
+    assert why == (
+        "the 2 functions that match are taken: by example.com/first (2); the pool that stands "
+        "first in the file has them: make the selectors disjoint, or change the order"
+    )
+
+
+def test_held_by_pods_as_a_resource_that_is_no_more(node: Node) -> None:
+    holder = Holder("example.com/old", "worker", "test", "main")
+    held = Held(holders=dict.fromkeys(node.host.vfs(PF), holder))
+    assert "by pod test/worker as example.com/old (4)" in node.why(pool("vf", PF0), held=held)
+
+
+def test_wrong_link_type(node: Node) -> None:
+    assert node.why(pool("vf", PF0 | {"linkTypes": ["infiniband"]})) == (
+        "linkTypes infiniband leaves none of 4 functions: link type ether (4); "
+        'ask for "linkTypes": ["ether"], or change the port\'s type in its firmware'
+    )
+
+
+def test_a_link_type_is_asked_of_functions_without_a_netdev(node: Node) -> None:
+    node.host.pf(OTHER, "ens2f0")
+    node.host.add_vfs(OTHER, 2, E810.vf.vfio)
+    assert "leave linkTypes out" in node.why(
+        pool("vf", {"pfNames": ["ens2f0"], "linkTypes": ["ether"]})
+    )
+
+
+def test_a_missing_rdma_module(node: Node) -> None:
+    why = node.why(pool("vf", PF0 | {"isRdma": True}))
+    assert "load the kernel module that makes them (irdma for vendor 8086)" in why
+    assert why.endswith("name enable_rdma`, or leave isRdma out")
+
+
+def test_the_device_type_is_not_on_this_host(node: Node) -> None:
+    assert node.why(pool("fec", {"vendors": ["8086"]}, deviceType="accelerator")) == (
+        "no accelerator (PCI class 0x12) on this host; there are netDevice (6): "
+        'is "deviceType": "accelerator" what you want?'
+    )
+
+
+def test_hardware_of_another_device_type(node: Node) -> None:
+    node.host.accelerator("0000:b0:00.0", attrs.evolve(ACC100, driver="pci-pf-stub"), vfs=2)
+    assert 'of "deviceType": "accelerator" 2 would match' in node.why(
+        pool("fec", {"devices": ["0d5d"]})
+    )
+
+
+def test_sub_functions_that_were_not_made(node: Node) -> None:
+    why = node.why(pool("sf", {"auxTypes": ["sf"]}, deviceType="auxNetDevice"))
+    assert why.startswith("no sub-function on this host: make them with `devlink port add")
+
+
+def test_a_host_without_any_function(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    for bdf in (*node.host.vfs(PF), PF, UPLINK):
+        node.host.remove(bdf)
+    assert "is the host's /sys visible?" in node.why(pool("vf"))
+
+
+def test_each_selector_object_is_told_of_apart(node: Node) -> None:
+    why = node.why(pool("vf", {"pfNames": ["ens9"]}, {"drivers": ["vfio-pci"]}))
+    assert [line.partition(": ")[0] for line in why.splitlines()] == [
+        "selector object 1",
+        "selector object 2",
+    ]
