@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 import attrs
 
 from agent.host import auxiliary, ddptool, netdev, pci, rdma, switchdev, sysfs, vfio
 from agent.host.auxiliary import AuxiliaryBus
 from agent.host.devlink import DevlinkFacts
+from agent.host.netdev import NetClass
 from agent.host.rdma import RdmaHost
 from agent.host.switchdev import Eswitch, Port
 from agent.kinds import kind_of_class
@@ -25,7 +26,7 @@ class Host:
     sys: int
     bus: int
     """Open folder ``bus/pci/devices``."""
-    class_net: int | None
+    net: NetClass
     folders: Mapping[str, str]
     """PCI address -> name of its folder on the bus."""
     rdma: RdmaHost = RdmaHost()
@@ -40,10 +41,13 @@ class Host:
 class Pf:
     """A function that is no VF, with what its VFs and SFs need to know of it."""
 
-    device: Device
-    index_of: Mapping[str, int]
-    eswitch: Eswitch
-    aux_names: tuple[str, ...]
+    address: str
+    device: Device | None = None
+    """None where VFs name it but it is not among this host's devices."""
+    index_of: Mapping[str, int] = attrs.field(factory=dict)
+    """VF index by address."""
+    eswitch: Eswitch = Eswitch()
+    aux_names: tuple[str, ...] = ()
     ports: Mapping[Port, str] = attrs.field(factory=dict)
     """Representors by port; filled when those of all PFs are known."""
 
@@ -91,26 +95,25 @@ def read_pf(host: Host, bdf: str) -> Pf | VfOf | Skipped | Unreadable | None:
         os.close(folder)
 
 
-def read_vf(
-    host: Host, bdf: str, pf_address: str, pf: Pf | None
-) -> Device | Skipped | Unreadable | None:
-    """Read a VF; ``pf`` is None where its PF is not among this host's devices."""
+def read_vf(host: Host, bdf: str, pf: Pf) -> Device | Skipped | Unreadable | None:
+    """Read a VF; None where it is gone.
+
+    Its folder is not listed: there are thousands, and probes cost less.
+    """
     folder = sysfs.open_folder(host.folders[bdf], host.bus)
     if folder is None:
         return None
     try:
         pci_class = pci.class_of(folder)
         kind = _kind(folder, pci_class)
-        if kind is None:
-            return Skipped(pci_class)
-        return _vf(host, folder, bdf, pci_class, pf_address, pf)
+        return Skipped(pci_class) if kind is None else _vf(host, folder, bdf, pci_class, pf)
     except pci.MissingAttributeError as error:
         return _unreadable(host, bdf, error.attribute)
     finally:
         os.close(folder)
 
 
-def read_auxiliary(host: Host, name: str, parent: Device, pf: Pf | None) -> Device | None:
+def read_auxiliary(host: Host, name: str, parent: Device, pf: Pf) -> Device | None:
     """Read an auxiliary device below a network function; None where it is gone.
 
     Vendor, device, class, NUMA node and PF are those of the function.
@@ -135,14 +138,14 @@ def read_auxiliary(host: Host, name: str, parent: Device, pf: Pf | None) -> Devi
             pf_address=parent.pf_address,
             pf_name=parent.pf_name,
             index=index,
-            netdevs=_whole(host, folder, netdev.below(folder, ("net",))),
+            netdevs=_whole(host, folder, netdev.listed(folder, ("net",))),
             rdma=rdma_devices,
             rdma_enabled=host.devlink.enable_rdma.get(name),
             pkey=rdma.pkey(folder, rdma_devices),
             vdpa=host.vdpa.get(name, ()),
             ddp_profile=parent.ddp_profile,
             aux_type=aux_type,
-            representor=pf.ports.get(("sf", index)) if pf and index is not None else None,
+            representor=pf.ports.get(("sf", index)) if index is not None else None,
         )
 
 
@@ -151,7 +154,7 @@ def _pf(host: Host, folder: int, entries: frozenset[str], bdf: str, pci_class: i
     vendor = pci.hex_id(folder, "vendor")
     driver = pci.driver(folder)
     sriov = pci.sriov(folder, entries)
-    eswitch = switchdev.tell_apart(_whole(host, folder, _netdevs(folder, entries)))
+    eswitch = switchdev.tell_apart(_whole(host, folder, netdev.listed(folder, entries)))
     rdma_devices = rdma.devices_of(folder, host.rdma) if "infiniband" in entries else ()
     is_network = kind is Kind.NET_DEVICE
     device = Device(
@@ -180,25 +183,21 @@ def _pf(host: Host, folder: int, entries: frozenset[str], bdf: str, pci_class: i
         ddp_profile=_ddp(host, bdf, vendor) if is_network else None,
     )
     aux_names = tuple(host.auxiliary.below(bdf, entries)) if is_network else ()
-    return Pf(device, sriov.index_of, eswitch, aux_names)
+    return Pf(bdf, device, sriov.index_of, eswitch, aux_names)
 
 
-def _vf(
-    host: Host, folder: int, bdf: str, pci_class: int, pf_address: str, pf: Pf | None
-) -> Device:
-    """A VF without a listing of its folder: there are thousands, and probes cost less.
-
-    One that is bound to vfio is not even asked for netdevs and RDMA devices.
-    """
+def _vf(host: Host, folder: int, bdf: str, pci_class: int, pf: Pf) -> Device:
     driver = pci.driver(folder)
-    is_vfio = vfio.is_vfio(driver)
     rdma_devices: tuple[RdmaDevice, ...] = ()
     netdevs: tuple[Netdev, ...] = ()
-    if not is_vfio:
-        netdevs = _brief(host, folder, driver)
+    noiommu = False
+    if vfio.is_vfio(driver):  # no netdev and no RDMA device, then
+        noiommu = vfio.is_noiommu(folder)
+    else:
+        netdevs = _brief(host, folder, bdf, driver)
         if sysfs.exists(folder, "infiniband"):
             rdma_devices = rdma.devices_of(folder, host.rdma)
-    index = pf.index_of.get(bdf) if pf else None
+    index = pf.index_of.get(bdf)
     return Device(
         id=bdf,
         kind=_kind(folder, pci_class) or Kind.NET_DEVICE,
@@ -209,41 +208,42 @@ def _vf(
         pci_class=pci_class,
         driver=driver,
         numa_node=pci.numa_node(folder),
-        pf_address=pf_address,
-        pf_name=pf.device.pf_name if pf else None,
+        pf_address=pf.address,
+        pf_name=pf.device.pf_name if pf.device else None,
         index=index,
         netdevs=netdevs,
         iommu_group=vfio.iommu_group(folder),
-        noiommu=is_vfio and vfio.is_noiommu(folder),
+        noiommu=noiommu,
         uio=pci.uio(folder, driver),
         acpi_index=pci.acpi_index(folder),
         rdma=rdma_devices,
         rdma_enabled=host.devlink.enable_rdma.get(bdf),
-        pkey=rdma.pkey(folder, rdma_devices),
+        pkey=rdma.pkey(folder, rdma_devices) if rdma_devices else None,
         vdpa=host.vdpa.get(bdf, ()),
-        ddp_profile=host.devlink.ddp.get(bdf) or (pf.device.ddp_profile if pf else None),
-        representor=pf.ports.get(("vf", index)) if pf and index is not None else None,
+        ddp_profile=host.devlink.ddp.get(bdf) or (pf.device.ddp_profile if pf.device else None),
+        representor=pf.ports.get(("vf", index)) if index is not None else None,
     )
 
 
-def _netdevs(folder: int, entries: Collection[str]) -> Iterator[tuple[str, str]]:
-    folders = [f"{virtio}/net" for virtio in pci.virtio_folders(entries)]
-    return netdev.below(folder, ["net", *folders] if "net" in entries else folders)
-
-
-def _brief(host: Host, folder: int, driver: str | None) -> tuple[Netdev, ...]:
-    if driver is not None and driver.startswith("virtio"):
-        found = _netdevs(folder, sysfs.listing(folder))
-    elif sysfs.exists(folder, "net"):
-        found = netdev.below(folder, ("net",))
-    else:
+def _brief(host: Host, folder: int, bdf: str, driver: str | None) -> tuple[Netdev, ...]:
+    """A VF's netdevs: as the class folder links them, or else as the VF's own folder lists them."""
+    linked = host.net.below.get(bdf)
+    if linked is None and not netdev.has_any(folder, driver):
         return ()
-    read = (netdev.read_brief(host.class_net, folder, name, path) for name, path in found)
-    return tuple(n for n in read if n is not None)
+    found = []
+    for name, path in linked or netdev.listed(folder, sysfs.listing(folder)):
+        read = netdev.read_brief(folder, path, name) if linked else None
+        if read is None and host.net.folder is not None:
+            read = netdev.read_brief(host.net.folder, name, name)
+        if read is None:
+            read = netdev.read_brief(folder, path, name)
+        if read is not None:
+            found.append(read)
+    return tuple(found)
 
 
 def _whole(host: Host, owner: int, found: Iterable[tuple[str, str]]) -> tuple[Netdev, ...]:
-    read = (netdev.read_whole(host.class_net, owner, name, path) for name, path in found)
+    read = (netdev.read_whole(host.net, owner, name, path) for name, path in found)
     return tuple(n for n in read if n is not None)
 
 

@@ -6,6 +6,7 @@ import attrs
 
 from agent.discovery.functions import Host, Pf, read_auxiliary, read_pf, read_vf
 from agent.host import auxiliary, netdev, pci, rdma, sysfs, vdpa
+from agent.host.netdev import NetClass
 from agent.host.rdma import RdmaHost
 from agent.model.device import Device, Role
 from agent.roots import Roots
@@ -28,7 +29,7 @@ def reread(roots: Roots, devices: tuple[Device, ...]) -> tuple[Device, ...]:
         host = Host(
             sys=sys,
             bus=bus,
-            class_net=class_net,
+            net=NetClass(class_net),
             folders={d.pci_address: pci.folder_name(bus, d.pci_address) for d in devices},
             rdma=_rdma_host(sys, dev, devices),
             vdpa=vdpa.read_bus(sys),
@@ -63,7 +64,7 @@ def _read(host: Host, known: Device) -> Device | None:
         pf = read_pf(host, known.id)
         return pf.device if isinstance(pf, Pf) else None
     if known.role is Role.VF:
-        vf = read_vf(host, known.id, known.pf_address or "", None)
+        vf = read_vf(host, known.id, Pf(known.pf_address or ""))
         return vf if isinstance(vf, Device) else None
     parent = attrs.evolve(known, id=known.pci_address)
-    return read_auxiliary(host, known.id, parent, None)
+    return read_auxiliary(host, known.id, parent, Pf(known.pf_address or ""))

@@ -7,7 +7,8 @@ auxiliary buses, devlink, routes) are read once, then every function once, PFs b
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from itertools import chain
 
 import attrs
 
@@ -68,7 +69,7 @@ def scan(
                 host = Host(
                     sys=sys,
                     bus=bus,
-                    class_net=class_net,
+                    net=netdev.read_class(class_net),
                     folders=pci.functions(bus),
                     rdma=rdma_host,
                     vdpa=vdpa.read_bus(sys),
@@ -78,15 +79,14 @@ def scan(
                 )
                 _read_functions(host, found)
             parents = tuple(_netdev_parents(class_net, found.netdev_names))
+    devices = found.in_bus_order()
     return Snapshot(
         generation=generation,
-        devices=tuple(sorted(found.devices, key=_bus_order)),
+        devices=devices,
         default_route_netdevs=_default_routes(roots, netlink=netlink),
         netdev_parents=parents,
         skipped_classes=tuple(sorted(found.skipped.items())),
-        missing_rdma_modules=(
-            rdma_host.missing_modules if any(d.rdma for d in found.devices) else ()
-        ),
+        missing_rdma_modules=(rdma_host.missing_modules if any(d.rdma for d in devices) else ()),
         rdma_cm=rdma_host.rdma_cm,
         unreadable=tuple(sorted(found.unreadable)),
     )
@@ -96,7 +96,8 @@ def scan(
 class _Found:
     """What the functions amount to, while they are being read."""
 
-    devices: list[Device] = attrs.field(factory=list)
+    devices: dict[str, list[Device]] = attrs.field(factory=dict)
+    """By PCI address: the function, then its auxiliary devices."""
     skipped: Counter[str] = attrs.field(factory=Counter)
     unreadable: list[tuple[str, str]] = attrs.field(factory=list)
     netdev_names: set[str] = attrs.field(factory=set)
@@ -104,12 +105,18 @@ class _Found:
     def note(self, outcome: Device | Skipped | Unreadable | None) -> None:
         """Take in what reading one function came to."""
         if isinstance(outcome, Device):
-            self.devices.append(outcome)
-            self.netdev_names.update([n.name for n in outcome.netdevs])
+            self.devices.setdefault(outcome.pci_address, []).append(outcome)
+            if outcome.netdevs:
+                self.netdev_names.update(n.name for n in outcome.netdevs)
         elif isinstance(outcome, Skipped):
             self.skipped[f"0x{outcome.pci_class >> 8:04x}"] += 1
         elif outcome is not None:
             self.unreadable.append((outcome.bdf, outcome.attribute))
+
+    def in_bus_order(self) -> tuple[Device, ...]:
+        """The functions as the bus has them, each followed by its auxiliary devices."""
+        addresses = sorted(self.devices, key=pci.bus_order)
+        return tuple(chain.from_iterable(map(self.devices.__getitem__, addresses)))
 
 
 def _read_functions(host: Host, found: _Found) -> None:
@@ -132,10 +139,18 @@ def _read_functions(host: Host, found: _Found) -> None:
     pfs = dict(_with_ports(host, pfs, found.netdev_names))
     for bdf, pf_address in pf_of_vf.items():
         if bdf in host.folders:
-            found.note(read_vf(host, bdf, pf_address, pfs.get(pf_address)))
-    for parent in tuple(found.devices):
-        pf = pfs.get(parent.pf_address or "")
-        for name in _auxiliary_names(host, parent, pf):
+            found.note(read_vf(host, bdf, pfs.get(pf_address) or Pf(pf_address)))
+    _read_auxiliary_devices(host, pfs, found)
+
+
+def _read_auxiliary_devices(host: Host, pfs: Mapping[str, Pf], found: _Found) -> None:
+    """Those directly below a network function of this host; accelerators' are not asked for."""
+    for (parent,) in tuple(found.devices.values()):
+        if parent.kind is not Kind.NET_DEVICE:
+            continue
+        pf = pfs.get(parent.pf_address or "") or Pf(parent.pf_address or parent.id)
+        names = pf.aux_names if pf.device is parent else host.auxiliary.below(parent.id)
+        for name in sorted(names, key=auxiliary.order):
             found.note(read_auxiliary(host, name, parent, pf))
 
 
@@ -157,24 +172,17 @@ def _with_ports(host: Host, pfs: Mapping[str, Pf], owned: set[str]) -> Iterator[
 
 def _stray_representors(host: Host, owned: set[str]) -> Iterator[Representor]:
     """Representors that no function's folder lists."""
-    if host.class_net is None:
+    if host.net.folder is None:
         return
-    for name in sysfs.listing(host.class_net):
+    for name in sysfs.listing(host.net.folder):
         if name in owned:
             continue
-        with sysfs.folder(name, host.class_net) as folder:
+        with sysfs.folder(name, host.net.folder) as folder:
             port = netdev.read_port(folder, name) if folder is not None else None
             representor = switchdev.representor_of(port) if port else None
             if representor is not None:
                 owned.add(name)
                 yield representor
-
-
-def _auxiliary_names(host: Host, parent: Device, pf: Pf | None) -> Iterable[str]:
-    """The auxiliary devices directly below one function of this host; none for accelerators."""
-    if parent.kind is not Kind.NET_DEVICE:
-        return ()
-    return pf.aux_names if pf and pf.device is parent else host.auxiliary.below(parent.id)
 
 
 def _netdev_parents(
@@ -205,9 +213,3 @@ def _devlink_facts(roots: Roots, *, netlink: bool, needs: frozenset[str]) -> Dev
         return devlink.from_kernel(needs)
     with sysfs.folder(roots.host) as host:
         return devlink.from_file(host) if host is not None else DevlinkFacts()
-
-
-def _bus_order(device: Device) -> tuple[tuple[int, str], tuple[str, str, int]]:
-    """Functions as the bus has them, each followed by its auxiliary devices."""
-    position = ("", "", 0) if device.id == device.pci_address else auxiliary.order(device.id)
-    return pci.bus_order(device.pci_address), position

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
+
+import attrs
 
 from agent.host import sysfs
 from agent.host.switchdev import is_representor
@@ -12,45 +15,83 @@ from agent.model.device import Netdev
 
 CLASS = "class/net"
 _IFF_UP = 0x1
+_VIRTIO = re.compile(r"virtio\d+")
 _LINK_TYPES = {1: "ether", 32: "infiniband"}  # ARPHRD_ETHER, ARPHRD_INFINIBAND
 
 
-def below(function: int, net_folders: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """(name, path below the function) of every netdev of a function."""
-    for folder in net_folders:
-        for name in sysfs.names(function, folder):
+@attrs.frozen
+class NetClass:
+    """The class folder, and where its links say that netdevs lie."""
+
+    folder: int | None = None
+    """Open folder ``class/net``."""
+    below: Mapping[str, tuple[tuple[str, str], ...]] = attrs.field(factory=dict)
+    """Function or auxiliary device -> (name, path below it) of each of its netdevs, sorted."""
+
+
+def read_class(folder: int | None) -> NetClass:
+    """Follow the links of the class folder, one call per netdev.
+
+    The kernel links ``class/net/<if>`` to ``<owner>/net/<if>``, with ``virtioN`` in between for
+    virtio NICs. A laid-out tree may have plain folders there, which say nothing here.
+    """
+    below: dict[str, list[tuple[str, str]]] = {}
+    if folder is None:
+        return NetClass()
+    for name in sorted(sysfs.listing(folder)):
+        parts = (sysfs.link_target(folder, name) or "").split("/")
+        if parts[-2:] == ["net", name] and len(parts) > 3:
+            depth = 4 if parts[-3].startswith("virtio") else 3
+            below.setdefault(parts[-depth], []).append((name, "/".join(parts[1 - depth :])))
+    return NetClass(folder, {owner: tuple(found) for owner, found in below.items()})
+
+
+def listed(owner: int, entries: Collection[str]) -> Iterator[tuple[str, str]]:
+    """(name, path below the owner) of each netdev in the owner's folders, given its listing.
+
+    A virtio NIC's netdev belongs to the virtio device below the function.
+    """
+    folders = ["net"] if "net" in entries else []
+    folders.extend(f"{e}/net" for e in sorted(entries) if _VIRTIO.fullmatch(e))
+    for folder in folders:
+        for name in sysfs.names(owner, folder):
             yield name, f"{folder}/{name}"
 
 
-def read_brief(class_net: int | None, owner: int, name: str, path: str) -> Netdev | None:
+def has_any(owner: int, driver: str | None) -> bool:
+    """Whether listing an owner's folder may show netdevs; asks without listing it."""
+    return sysfs.exists(owner, "net") or (driver is not None and driver.startswith("virtio"))
+
+
+def read_brief(owner: int, path: str, name: str) -> Netdev | None:
     """A VF's netdev: only what selectors and health ask of it, since there are thousands.
 
-    Attributes come from the class folder, which both kernels and laid-out trees have, or else from
-    below the owner. None where the netdev is gone again. A netdev that is down is not asked for
-    its carrier: the kernel would answer EINVAL.
+    ``path`` is below ``owner``. None where the netdev is gone again. A netdev that is down is not
+    asked for its carrier: the kernel would answer EINVAL.
     """
-    netdev = _open(class_net, owner, name, path)
-    if netdev is None:
+    link_type = sysfs.read_raw(owner, f"{path}/type")
+    flags = sysfs.read_raw(owner, f"{path}/flags")
+    if link_type is None and flags is None:
         return None
-    try:
-        admin_up = _admin_up(sysfs.read_raw(netdev, "flags"))
-        return Netdev(
-            name=name,
-            ifindex=sysfs.read_int(netdev, "ifindex"),
-            link_type=_link_type(sysfs.read_raw(netdev, "type")),
-            admin_up=admin_up,
-            carrier=None if admin_up is False else _flag(sysfs.read_raw(netdev, "carrier")),
-        )
-    finally:
-        os.close(netdev)
+    admin_up = _admin_up(flags)
+    return Netdev(
+        name=name,
+        ifindex=sysfs.read_int(owner, f"{path}/ifindex"),
+        link_type=_link_type(link_type),
+        admin_up=admin_up,
+        carrier=None if admin_up is False else _flag(sysfs.read_raw(owner, f"{path}/carrier")),
+    )
 
 
-def read_whole(class_net: int | None, owner: int, name: str, path: str) -> Netdev | None:
+def read_whole(net: NetClass, owner: int, name: str, path: str) -> Netdev | None:
     """Any other function's netdev, with its place in an eswitch and what is stacked on it.
 
+    Attributes come from the class folder, or from below the owner where there is none of that name.
     A representor is read no further than its port: a PF may have hundreds.
     """
-    netdev = _open(class_net, owner, name, path)
+    netdev = None if net.folder is None else sysfs.open_folder(name, net.folder)
+    if netdev is None:
+        netdev = sysfs.open_folder(path, owner)
     if netdev is None:
         return None
     try:
@@ -91,11 +132,6 @@ def _read_rest(netdev: int, port: Netdev) -> Netdev:
         uppers=_stacked(entries, "upper_"),
         master=sysfs.link_name(netdev, "master") if "master" in entries else None,
     )
-
-
-def _open(class_net: int | None, owner: int, name: str, path: str) -> int | None:
-    found = None if class_net is None else sysfs.open_folder(name, class_net)
-    return sysfs.open_folder(path, owner) if found is None else found
 
 
 def _stacked(entries: Iterable[str], prefix: str) -> tuple[str, ...]:

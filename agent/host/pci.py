@@ -16,7 +16,6 @@ from agent.model.address import parse_bdf, parse_hex_id
 BUS = "bus/pci/devices"
 _NORMAL = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]")
 _VIRTFN = re.compile(r"virtfn(\d+)")
-_VIRTIO = re.compile(r"virtio\d+")
 
 
 class MissingAttributeError(AgentError):
@@ -106,11 +105,6 @@ def uio(function: int, driver_name: str | None) -> tuple[str, ...]:
 def acpi_index(function: int) -> str | None:
     """The index that firmware gives to an on-board device."""
     return sysfs.read_text(function, "acpi_index") if sysfs.exists(function, "acpi_index") else None
-
-
-def virtio_folders(entries: Collection[str]) -> list[str]:
-    """The virtio devices in a function's listing: a virtio NIC's netdev belongs to one of them."""
-    return sorted(entry for entry in entries if _VIRTIO.fullmatch(entry))
 
 
 def sriov(function: int, entries: Collection[str]) -> SriovFacts:

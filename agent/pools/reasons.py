@@ -73,13 +73,14 @@ def reason(device: Device, pools: Pools) -> Reason:
         text = f"a PF with VFs ({device.num_vfs}) is never a device: its VFs are"
         return Reason(device.id, None, Refusal.HAS_VFS, text)
     of_kind = [p for p in pools.config.pools if p.kind is device.kind]
+    use = pools.in_use.get(device.id)
+    if use and not any(p.allow_in_use for p in of_kind):
+        override = ' ("allowInUse": true would override)' if of_kind else ""
+        return Reason(device.id, None, Refusal.IN_USE, f"in use by the host: {use}{override}")
     if not of_kind:
-        use = pools.in_use.get(device.id)
-        text = f"in use by the host: {use}" if use else f"no pool of deviceType {device.kind}"
-        refusal = Refusal.IN_USE if use else Refusal.NO_POOL_OF_KIND
-        return Reason(device.id, None, refusal, text)
-    verdicts = [pool_verdict(device, p, pools) for p in of_kind]
-    nearest = max(verdicts, key=_nearness)
+        text = f"no pool of deviceType {device.kind}"
+        return Reason(device.id, None, Refusal.NO_POOL_OF_KIND, text)
+    nearest = max((pool_verdict(device, p, pools) for p in of_kind), key=_nearness)
     return Reason(device.id, None, nearest.refusal, _told(nearest))
 
 

@@ -50,13 +50,15 @@ def _pool_named(subject: str, state: AgentState) -> Pool | None:
 
 
 def _near(subject: str, state: AgentState) -> list[str]:
+    """Names that were meant perhaps; all pools where nothing comes near."""
     snapshot = state.pools.snapshot
     resources = [p.resource for p in state.pools.pools]
-    names = [p.config.name for p in state.pools.pools]
-    known = [*resources, *names, *snapshot.by_id, *snapshot.netdev_owner]
-    near = get_close_matches(subject, known, _NEAR, 0.6)
-    same_name = [r for r in resources if r.rpartition("/")[2] == subject]
-    return list(dict.fromkeys([*same_name, *(near or resources[:_NEAR])]))
+    meant = {name: [name] for name in (*snapshot.by_id, *snapshot.netdev_owner, *resources)}
+    for pool in state.pools.pools:
+        meant.setdefault(pool.config.name, []).append(pool.resource)
+    near = [subject] if subject in meant else get_close_matches(subject, meant, _NEAR, 0.6)
+    found = [name for key in near for name in meant[key]]
+    return list(dict.fromkeys(found))[:_NEAR] or resources[:_NEAR]
 
 
 def _device(device: Device, state: AgentState) -> v1.DeviceExplanation:
@@ -154,7 +156,8 @@ def _summary(pool: v1.Pool, state: AgentState) -> str:
         return f"no devices: {shown}"
     sick = "".join(f", {c.devices} unhealthy: {c.cause}" for c in pool.causes)
     held = f", {pool.held} held by pods" if pool.held else ""
-    text = f"{pool.devices} devices, {pool.healthy} healthy{held}{sick}"
+    devices = "1 device" if pool.devices == 1 else f"{pool.devices} devices"
+    text = f"{devices}, {pool.healthy} healthy{held}{sick}"
     if state.servers and not (pool.server and pool.server.stream_live):
         text += "; kubelet does not follow the list, so it counts none of them"
     return text

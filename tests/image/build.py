@@ -25,12 +25,12 @@ BASE = "docker.io/library/python:3.13-slim"
 _SUITE = "trixie"
 _PACKAGES = ("ca-certificates", "python3", "python3-pip", "python3-venv")
 # `python` and pip as in the image that is stood in for; no bytecode, no documentation.
-_HOOK = """
-ln -s python3 "$1/usr/bin/python"
-rm -f "$1"/usr/lib/python3*/EXTERNALLY-MANAGED
-cp /etc/ssl/certs/ca-certificates.crt "$1/etc/ssl/certs/ca-certificates.crt"
-find "$1" -name __pycache__ -prune -exec rm -rf {} +
-"""
+_HOOK = (
+    'ln -s python3 "$1/usr/bin/python"; '
+    'rm -f "$1"/usr/lib/python3*/EXTERNALLY-MANAGED; '
+    'cp /etc/ssl/certs/ca-certificates.crt "$1/etc/ssl/certs/ca-certificates.crt"; '
+    'find "$1/usr" -name __pycache__ -prune -exec rm -rf {} +'
+)
 
 
 def missing() -> str | None:

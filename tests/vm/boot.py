@@ -26,6 +26,13 @@ _TAIL_LINES = 60
 # QEMU warns of what is wanted: the NICs' cables lead nowhere.
 _NO_NEWS = "is not connected to host network"
 
+# The kernel kills the machine when its owner is gone; an owner that was gone before the kernel
+# was asked is no longer the parent.
+_BOUND_TO_PARENT = (
+    *("setpriv", "--pdeathsig", "KILL"),
+    *("sh", "-c", 'test "$PPID" = "$0" && exec "$@"'),
+)
+
 # PID 1 of the guest once the root is in place. The sleep keeps it alive until the power is off.
 _START = """\
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 TMPDIR=/run/tmp HOME={home} {environ}
@@ -89,7 +96,7 @@ class Guest:
             channels = qemu.Channels(monitor.fileno(), guest.fileno(), theirs.fileno())
             words = qemu.command(packages, archive, results, qemu.Machine(), channels)
             process = subprocess.Popen(
-                ["setpriv", "--pdeathsig", "KILL", *words],
+                [*_BOUND_TO_PARENT, str(os.getpid()), *words],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,

@@ -141,8 +141,11 @@ async def test_an_unreadable_file_is_told(tmp_path: Path) -> None:
     program = (
         "import asyncio, os, sys, pathlib\n"
         "from agent.config.source import read_source\n"
-        "os.seteuid(65534)\n"
-        "print(asyncio.run(read_source(pathlib.Path(sys.argv[1]), None)).message)\n"
+        "async def told(path):\n"
+        "    await read_source(path, None)  # all that reading needs is imported by now\n"
+        "    os.seteuid(65534)\n"
+        "    return (await read_source(path, None)).message\n"
+        "print(asyncio.run(told(pathlib.Path(sys.argv[1]))))\n"
     )
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", program, str(path), stdout=asyncio.subprocess.PIPE

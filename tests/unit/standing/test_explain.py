@@ -133,7 +133,7 @@ def test_a_pool_is_known_by_its_resource_and_by_its_name(subject: str) -> None:
     told = of_pool(subject)
     assert told.pool is not None
     assert told.pool.resource == "intel.com/net"
-    assert told.summary == "1 devices, 1 healthy"
+    assert told.summary == "1 device, 1 healthy"
     assert [m.id for m in told.members] == [VF0.id]
     assert told.overlaps == [v1.Overlap("intel.com/net", "intel.com/late", 1)]
 
@@ -154,7 +154,7 @@ def test_a_pool_that_kubelet_does_not_follow_says_so() -> None:
 def test_held_and_unhealthy_devices_are_counted_in_the_summary() -> None:
     links = Links().with_fact(LinkFact(4, "pf0", admin_up=False))
     told = of_pool("net", moment(NODE, NET, links=links, held=held("net", VF0)))
-    assert told.summary == "1 devices, 0 healthy, 1 held by pods, 1 unhealthy: PF down"
+    assert told.summary == "1 device, 0 healthy, 1 held by pods, 1 unhealthy: PF down"
 
 
 def test_a_name_in_two_prefixes_is_not_guessed() -> None:
@@ -166,7 +166,7 @@ def test_a_name_in_two_prefixes_is_not_guessed() -> None:
 
 @pytest.mark.parametrize(
     ("subject", "near"),
-    [("0000:3b:02.9", "0000:3b:02.0"), ("intel.com/nte", "intel.com/net"), ("dkdp", "dpdk")],
+    [("0000:3b:02.9", "0000:3b:02.0"), ("intel.com/nte", "intel.com/net"), ("dkpd", "intel.com/dpdk")],
 )
 def test_an_unknown_subject_gets_the_nearest_names(subject: str, near: str) -> None:
     found = explain(subject, STATE)

@@ -12,7 +12,7 @@ import select
 import socket
 import subprocess
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, TypeVar
@@ -25,7 +25,7 @@ from tests.vm.wiring import MODULES, QMP_PORT, nic
 from .qmp import Monitor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 Found = TypeVar("Found")
 
@@ -59,25 +59,24 @@ def load(module: str) -> None:
             _busybox("insmod", file.name)
 
 
-def await_truth(tell: Callable[[], Found], within_s: float = 10.0) -> Found:
-    """The first true answer of `tell`, asked again whenever a device or a link changed."""
-    deadline = time.monotonic() + within_s
+@contextmanager
+def _hints() -> Iterator[Callable[[float], bool]]:
+    """A function that waits so many seconds for a change of a device or a link."""
     with ExitStack() as stack:
         hints = []
         for protocol, groups in _HINTS:
-            hint = stack.enter_context(
-                socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC, protocol)
-            )
+            kind = socket.SOCK_DGRAM | socket.SOCK_CLOEXEC
+            hint = stack.enter_context(socket.socket(socket.AF_NETLINK, kind, protocol))
             hint.bind((0, groups))
             hints.append(hint)
-        while not (found := tell()):
-            left_s = deadline - time.monotonic()
-            if left_s <= 0:
-                raise TimeoutError(f"not so within {within_s} s")
-            # Removals are announced before the files are gone: look again a little later.
-            for hint in select.select(hints, [], [], min(left_s, 0.05))[0]:
+
+        def hinted(within_s: float) -> bool:
+            ready = select.select(hints, [], [], within_s)[0]
+            for hint in ready:
                 _drop_message(hint)
-        return found
+            return bool(ready)
+
+        yield hinted
 
 
 def _drop_message(hint: socket.socket) -> None:
@@ -86,6 +85,30 @@ def _drop_message(hint: socket.socket) -> None:
     except OSError as error:
         if error.errno != errno.ENOBUFS:  # lost messages are a hint too
             raise
+
+
+def await_truth(tell: Callable[[], Found], within_s: float = 10.0) -> Found:
+    """The first true answer of `tell`, asked again whenever a device or a link changed."""
+    deadline = time.monotonic() + within_s
+    with _hints() as hinted:
+        while not (found := tell()):
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                raise TimeoutError(f"not so within {within_s} s")
+            # Removals are announced before the files are gone: look again a little later.
+            hinted(min(left_s, 0.05))
+        return found
+
+
+def await_quiet(for_s: float = 1.1) -> None:
+    """Wait until no device and no link has changed for so long.
+
+    Before a loss of carrier is timed: of one that comes within a second after another change of
+    a link, the kernel tells at the end of that second (linkwatch_schedule_work), else at once.
+    """
+    with _hints() as hinted:
+        while hinted(for_s):
+            pass
 
 
 @attrs.frozen
@@ -157,7 +180,7 @@ class Nic:
         return Function((self._slot / "address").read_text(encoding="ascii").strip() + ".0")
 
     def set_cable(self, *, plugged: bool) -> None:
-        """Pull the cable or plug it in. The carrier follows at once, or after half a second."""
+        """Pull the cable, and the carrier goes at once; plug it in, and it comes 0.5 s later."""
         with monitor() as asked:
             asked.run("set_link", name=nic(self.number)["id"], up=plugged)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from .machine import MAX_VFS, Nic, await_truth, carrier, load, rename, set_up
+from .machine import MAX_VFS, Nic, await_quiet, await_truth, carrier, load, rename, set_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -54,6 +54,7 @@ def test_a_pulled_cable_is_one_link_event_and_a_plugged_one_another(
 ) -> None:
     for plugged in (False, True):
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as links:
+            await_quiet()
             links.bind((0, _RTMGRP_LINK))
             links.settimeout(10)
             started = time.monotonic()
