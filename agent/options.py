@@ -29,3 +29,5 @@ class RunOptions:
     netlink: bool = True
     rescan_s: float = 60.0
     http_address: str | None = None
+    vf_metrics: bool = False
+    """Whether /metrics tells the traffic of each VF, and which pod has it."""

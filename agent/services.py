@@ -24,6 +24,7 @@ from agent.tasks import together
 
 if TYPE_CHECKING:
     from agent.http.counters import Counters
+    from agent.model.traffic import Traffic
 
 AFTER_S = 1.0
 """When they start at the latest; before, as soon as kubelet has a list."""
@@ -78,4 +79,10 @@ class Services:
         from agent.http.serve import serve_http  # noqa: PLC0415 - as above
 
         address = parse_address(self._options.http_address or "")
-        await serve_http(address, self._state, self.journal, counters, lambda *_: "")
+        traffic = self._traffic if self._options.vf_metrics else None
+        await serve_http(address, self._state, self.journal, counters, lambda *_: "", traffic)
+
+    async def _traffic(self) -> Traffic:
+        from agent.host.vf_traffic import traffic_of_host  # noqa: PLC0415 - as above
+
+        return await asyncio.to_thread(traffic_of_host, self._state().pools.snapshot)

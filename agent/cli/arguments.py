@@ -164,6 +164,11 @@ def _add_run(commands: _Commands[_Parser]) -> None:
         metavar="HOST:PORT",
         help="serve /metrics, /healthz, /readyz, /status, /events and a page; off by default",
     )
+    run.add_argument(
+        "--vf-metrics",
+        action="store_true",
+        help="add the traffic of each VF, and the pod that has it, to /metrics; off by default",
+    )
     run.add_argument("--log-format", choices=("text", "json"), default="text")
     run.add_argument(
         "--log-level",

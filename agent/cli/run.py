@@ -75,4 +75,5 @@ def run_options(arguments: Namespace) -> RunOptions:
         netlink=wants_netlink(arguments, roots),
         rescan_s=arguments.rescan_seconds,
         http_address=arguments.http_address,
+        vf_metrics=arguments.vf_metrics,
     )

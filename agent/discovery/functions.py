@@ -88,7 +88,7 @@ def read_pf(host: Host, bdf: str) -> Pf | VfOf | Skipped | Unreadable | None:
         pf_address = pci.physfn(folder) if "physfn" in entries else None
         if pf_address is not None:
             return VfOf(pf_address)
-        return _pf(host, folder, entries, bdf, pci_class)
+        return _pf(host, folder, entries, bdf, kind)
     except pci.MissingAttributeError as error:
         return _unreadable(host, bdf, error.attribute)
     finally:
@@ -98,15 +98,56 @@ def read_pf(host: Host, bdf: str) -> Pf | VfOf | Skipped | Unreadable | None:
 def read_vf(host: Host, bdf: str, pf: Pf) -> Device | Skipped | Unreadable | None:
     """Read a VF; None where it is gone.
 
-    Its folder is not listed: there are thousands, and probes cost less.
+    There are thousands, so this is one long function: its folder is not listed, since probes cost
+    less, and what can be read or parsed in one call is.
     """
     folder = sysfs.open_folder(host.folders[bdf], host.bus)
     if folder is None:
         return None
     try:
-        pci_class = pci.class_of(folder)
-        kind = _kind(folder, pci_class)
-        return Skipped(pci_class) if kind is None else _vf(host, folder, bdf, pci_class, pf)
+        ids = pci.identity(folder)
+        kind = _kind(folder, ids.pci_class)
+        if kind is None:
+            return Skipped(ids.pci_class)
+        driver = pci.driver(folder)
+        rdma_devices: tuple[RdmaDevice, ...] = ()
+        netdevs: tuple[Netdev, ...] = ()
+        noiommu = False
+        if vfio.is_vfio(driver):  # then there is no netdev and no RDMA device
+            noiommu = vfio.is_noiommu(folder)
+        else:
+            netdevs = _brief(host, folder, bdf, driver)
+            rdma_devices = rdma.devices_of(folder, bdf, host.rdma)
+        index = pf.index_of.get(bdf)
+        # In the record's own order: so many keywords would cost more than reading two files.
+        return Device(
+            bdf,
+            kind,
+            Role.VF,
+            bdf,
+            ids.vendor,
+            ids.device,
+            ids.pci_class,
+            driver,
+            ids.numa_node,
+            pf.address,
+            pf.device.pf_name if pf.device else None,
+            index,
+            0,  # total_vfs
+            0,  # num_vfs
+            netdevs,
+            vfio.iommu_group(folder),
+            noiommu,
+            pci.uio(folder, driver),
+            pci.acpi_index(folder),
+            rdma_devices,
+            host.devlink.enable_rdma.get(bdf),
+            rdma.pkey(folder, rdma_devices),
+            host.vdpa.get(bdf, ()),
+            _vf_ddp(host, bdf, pf),
+            None,  # aux_type
+            pf.ports.get(("vf", index)) if index is not None else None,
+        )
     except pci.MissingAttributeError as error:
         return _unreadable(host, bdf, error.attribute)
     finally:
@@ -124,7 +165,7 @@ def read_auxiliary(host: Host, name: str, parent: Device, pf: Pf) -> Device | No
         aux_type = auxiliary.type_of(name)
         is_sf = aux_type == auxiliary.SUB_FUNCTION
         index = sysfs.read_int(folder, "sfnum") if is_sf else None
-        rdma_devices = rdma.devices_of(folder, host.rdma)
+        rdma_devices = rdma.devices_of(folder, name, host.rdma)
         return Device(
             id=name,
             kind=Kind.AUX_NET_DEVICE,
@@ -149,24 +190,23 @@ def read_auxiliary(host: Host, name: str, parent: Device, pf: Pf) -> Device | No
         )
 
 
-def _pf(host: Host, folder: int, entries: frozenset[str], bdf: str, pci_class: int) -> Pf:
-    kind = _kind(folder, pci_class) or Kind.NET_DEVICE
-    vendor = pci.hex_id(folder, "vendor")
+def _pf(host: Host, folder: int, entries: frozenset[str], bdf: str, kind: Kind) -> Pf:
+    ids = pci.identity(folder)
     driver = pci.driver(folder)
     sriov = pci.sriov(folder, entries)
     eswitch = switchdev.tell_apart(_whole(host, folder, netdev.listed(folder, entries)))
-    rdma_devices = rdma.devices_of(folder, host.rdma) if "infiniband" in entries else ()
+    rdma_devices = rdma.devices_of(folder, bdf, host.rdma)
     is_network = kind is Kind.NET_DEVICE
     device = Device(
         id=bdf,
         kind=kind,
         role=Role.PF,
         pci_address=bdf,
-        vendor=vendor,
-        device=pci.hex_id(folder, "device"),
-        pci_class=pci_class,
+        vendor=ids.vendor,
+        device=ids.device,
+        pci_class=ids.pci_class,
         driver=driver,
-        numa_node=pci.numa_node(folder),
+        numa_node=ids.numa_node,
         pf_address=bdf,
         pf_name=eswitch.uplink,
         total_vfs=sriov.total_vfs,
@@ -180,49 +220,10 @@ def _pf(host: Host, folder: int, entries: frozenset[str], bdf: str, pci_class: i
         rdma_enabled=host.devlink.enable_rdma.get(bdf),
         pkey=rdma.pkey(folder, rdma_devices),
         vdpa=host.vdpa.get(bdf, ()),
-        ddp_profile=_ddp(host, bdf, vendor) if is_network else None,
+        ddp_profile=_ddp(host, bdf, ids.vendor) if is_network else None,
     )
     aux_names = tuple(host.auxiliary.below(bdf, entries)) if is_network else ()
     return Pf(bdf, device, sriov.index_of, eswitch, aux_names)
-
-
-def _vf(host: Host, folder: int, bdf: str, pci_class: int, pf: Pf) -> Device:
-    driver = pci.driver(folder)
-    rdma_devices: tuple[RdmaDevice, ...] = ()
-    netdevs: tuple[Netdev, ...] = ()
-    noiommu = False
-    if vfio.is_vfio(driver):  # no netdev and no RDMA device, then
-        noiommu = vfio.is_noiommu(folder)
-    else:
-        netdevs = _brief(host, folder, bdf, driver)
-        if sysfs.exists(folder, "infiniband"):
-            rdma_devices = rdma.devices_of(folder, host.rdma)
-    index = pf.index_of.get(bdf)
-    return Device(
-        id=bdf,
-        kind=_kind(folder, pci_class) or Kind.NET_DEVICE,
-        role=Role.VF,
-        pci_address=bdf,
-        vendor=pci.hex_id(folder, "vendor"),
-        device=pci.hex_id(folder, "device"),
-        pci_class=pci_class,
-        driver=driver,
-        numa_node=pci.numa_node(folder),
-        pf_address=pf.address,
-        pf_name=pf.device.pf_name if pf.device else None,
-        index=index,
-        netdevs=netdevs,
-        iommu_group=vfio.iommu_group(folder),
-        noiommu=noiommu,
-        uio=pci.uio(folder, driver),
-        acpi_index=pci.acpi_index(folder),
-        rdma=rdma_devices,
-        rdma_enabled=host.devlink.enable_rdma.get(bdf),
-        pkey=rdma.pkey(folder, rdma_devices) if rdma_devices else None,
-        vdpa=host.vdpa.get(bdf, ()),
-        ddp_profile=host.devlink.ddp.get(bdf) or (pf.device.ddp_profile if pf.device else None),
-        representor=pf.ports.get(("vf", index)) if index is not None else None,
-    )
 
 
 def _brief(host: Host, folder: int, bdf: str, driver: str | None) -> tuple[Netdev, ...]:
@@ -252,6 +253,10 @@ def _kind(folder: int, pci_class: int) -> Kind | None:
     return kind_of_class(pci_class) or kind_of_class(
         pci_class, has_rdma=sysfs.exists(folder, "infiniband")
     )
+
+
+def _vf_ddp(host: Host, bdf: str, pf: Pf) -> str | None:
+    return host.devlink.ddp.get(bdf) or (pf.device.ddp_profile if pf.device else None)
 
 
 def _ddp(host: Host, bdf: str, vendor: str) -> str | None:

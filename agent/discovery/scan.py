@@ -145,6 +145,8 @@ def _read_functions(host: Host, found: _Found) -> None:
 
 def _read_auxiliary_devices(host: Host, pfs: Mapping[str, Pf], found: _Found) -> None:
     """Those directly below a network function of this host; accelerators' are not asked for."""
+    if host.auxiliary.is_empty:
+        return
     for (parent,) in tuple(found.devices.values()):
         if parent.kind is not Kind.NET_DEVICE:
             continue

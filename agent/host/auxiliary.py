@@ -21,6 +21,11 @@ class AuxiliaryBus:
     unplaced: frozenset[str] = frozenset()
     """Devices whose entry on the bus is no link, so that it does not tell where they are."""
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether the host has no auxiliary devices at all."""
+        return not self.children and not self.unplaced
+
     def below(self, parent: str, entries: Collection[str] = ()) -> list[str]:
         """The devices directly below a function, given what its folder lists; sorted."""
         return sorted({*self.children.get(parent, ()), *self.unplaced.intersection(entries)})

@@ -69,18 +69,14 @@ def read_brief(owner: int, path: str, name: str) -> Netdev | None:
     ``path`` is below ``owner``. None where the netdev is gone again. A netdev that is down is not
     asked for its carrier: the kernel would answer EINVAL.
     """
-    link_type = sysfs.read_raw(owner, f"{path}/type")
-    flags = sysfs.read_raw(owner, f"{path}/flags")
-    if link_type is None and flags is None:
-        return None
-    admin_up = _admin_up(flags)
-    return Netdev(
-        name=name,
-        ifindex=sysfs.read_int(owner, f"{path}/ifindex"),
-        link_type=_link_type(link_type),
-        admin_up=admin_up,
-        carrier=None if admin_up is False else _flag(sysfs.read_raw(owner, f"{path}/carrier")),
+    raw_type, flags, ifindex = sysfs.read_raws(
+        owner, (f"{path}/type", f"{path}/flags", f"{path}/ifindex")
     )
+    if raw_type is None and flags is None:
+        return None
+    link_type, admin_up = _link(raw_type, flags)
+    carrier = None if admin_up is False else _flag(sysfs.read_raw(owner, f"{path}/carrier"))
+    return Netdev(name, _number(ifindex), link_type, admin_up, carrier)
 
 
 def read_whole(net: NetClass, owner: int, name: str, path: str) -> Netdev | None:
@@ -117,16 +113,17 @@ def lowers(class_net: int, name: str) -> tuple[str, ...]:
 
 def _read_rest(netdev: int, port: Netdev) -> Netdev:
     entries = sorted(sysfs.listing(netdev))
-    speed = sysfs.read_int(netdev, "speed")
-    admin_up = _admin_up(sysfs.read_raw(netdev, "flags"))
+    raw_type, flags, ifindex, speed = sysfs.read_raws(netdev, ("type", "flags", "ifindex", "speed"))
+    link_type, admin_up = _link(raw_type, flags)
+    speed_mbps = _number(speed)
     return Netdev(
         name=port.name,
-        ifindex=sysfs.read_int(netdev, "ifindex"),
-        link_type=_link_type(sysfs.read_raw(netdev, "type")),
+        ifindex=_number(ifindex),
+        link_type=link_type,
         admin_up=admin_up,
         carrier=None if admin_up is False else _flag(sysfs.read_raw(netdev, "carrier")),
         operstate=sysfs.read_text(netdev, "operstate"),
-        speed_mbps=speed if speed is not None and speed > 0 else None,
+        speed_mbps=speed_mbps if speed_mbps is not None and speed_mbps > 0 else None,
         phys_switch_id=port.phys_switch_id,
         phys_port_name=port.phys_port_name,
         uppers=_stacked(entries, "upper_"),
@@ -139,20 +136,21 @@ def _stacked(entries: Iterable[str], prefix: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=256)
-def _admin_up(raw: bytes | None) -> bool | None:
-    try:
-        return bool(int(raw, 16) & _IFF_UP) if raw else None
-    except ValueError:
-        return None
+def _link(raw_type: bytes | None, flags: bytes | None) -> tuple[str | None, bool | None]:
+    """(link type, whether it is administratively up); few netdevs differ in both."""
+    number = _number(raw_type)
+    bits = _number(flags, base=16)
+    return (
+        None if number is None else _LINK_TYPES.get(number, str(number)),
+        None if bits is None else bool(bits & _IFF_UP),
+    )
 
 
-@lru_cache(maxsize=64)
-def _link_type(raw: bytes | None) -> str | None:
+def _number(raw: bytes | None, base: int = 10) -> int | None:
     try:
-        number = int(raw) if raw else None
+        return int(raw, base) if raw else None
     except ValueError:
         return None
-    return None if number is None else _LINK_TYPES.get(number, str(number))
 
 
 def _flag(raw: bytes | None) -> bool | None:

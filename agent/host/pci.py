@@ -14,6 +14,7 @@ from agent.host import sysfs
 from agent.model.address import parse_bdf, parse_hex_id
 
 BUS = "bus/pci/devices"
+_IDENTITY = ("class", "vendor", "device", "numa_node")
 _NORMAL = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]")
 _VIRTFN = re.compile(r"virtfn(\d+)")
 
@@ -24,6 +25,18 @@ class MissingAttributeError(AgentError):
     def __init__(self, attribute: str) -> None:
         super().__init__(f"no {attribute}")
         self.attribute = attribute
+
+
+@attrs.frozen
+class Identity:
+    """What a function is and where it sits."""
+
+    pci_class: int
+    """0xCCSSPP."""
+    vendor: str
+    device: str
+    numa_node: int | None
+    """None where the kernel does not know it."""
 
 
 @attrs.frozen
@@ -59,31 +72,18 @@ def folder_name(bus: int, bdf: str) -> str:
 
 def class_of(function: int) -> int:
     """The class code 0xCCSSPP; raises MissingAttributeError where it cannot be read."""
-    raw = sysfs.read_raw(function, "class")
-    code = _class_code(raw) if raw else None
-    if code is None:
-        raise MissingAttributeError("class")
-    return code
+    return _class_code(sysfs.read_raw(function, "class"))
 
 
-def hex_id(function: int, name: str) -> str:
-    """``vendor`` or ``device``; raises MissingAttributeError where it cannot be read."""
-    raw = sysfs.read_raw(function, name)
-    value = _hex_id(raw) if raw else None
-    if value is None:
-        raise MissingAttributeError(name)
-    return value
+def identity(function: int) -> Identity:
+    """What every function has; raises MissingAttributeError for one that lacks any of it."""
+    return _identity(*sysfs.read_raws(function, _IDENTITY))
 
 
 def driver(function: int) -> str | None:
     """The bound driver; None where there is none."""
     name = sysfs.link_name(function, "driver")
     return intern(name) if name else None
-
-
-def numa_node(function: int) -> int | None:
-    """The NUMA node; None where the kernel does not know it."""
-    return _numa_node(sysfs.read_raw(function, "numa_node"))
 
 
 def physfn(function: int) -> str | None:
@@ -128,26 +128,36 @@ def sriov(function: int, entries: Collection[str]) -> SriovFacts:
 
 
 @lru_cache(maxsize=1024)
-def _class_code(raw: bytes) -> int | None:
+def _identity(
+    raw_class: bytes | None, vendor: bytes | None, device: bytes | None, node: bytes | None
+) -> Identity:
+    """One record for all functions that read the same, such as the VFs of a PF."""
+    return Identity(
+        pci_class=_class_code(raw_class),
+        vendor=_hex_id(vendor, "vendor"),
+        device=_hex_id(device, "device"),
+        numa_node=_numa_node(node),
+    )
+
+
+def _class_code(raw: bytes | None) -> int:
     try:
-        return int(raw, 16)
+        return int(raw or b"", 16)
     except ValueError:
-        return None
+        raise MissingAttributeError("class") from None
 
 
-@lru_cache(maxsize=1024)
-def _hex_id(raw: bytes) -> str | None:
+def _hex_id(raw: bytes | None, name: str) -> str:
     try:
-        return intern(parse_hex_id(raw.decode(errors="replace").strip()))
+        return parse_hex_id((raw or b"").decode(errors="replace").strip())
     except ValueError:
-        return None
+        raise MissingAttributeError(name) from None
 
 
-@lru_cache(maxsize=256)
 def _numa_node(raw: bytes | None) -> int | None:
     """The node; -1 is how the kernel says that it does not know."""
     try:
-        node = int(raw) if raw else -1
+        node = int(raw or b"-1")
     except ValueError:
         return None
     return node if node >= 0 else None

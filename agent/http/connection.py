@@ -79,7 +79,7 @@ class Connection:
         except h11.RemoteProtocolError as error:
             await self._refuse(error)
         except (ConnectionLostError, OSError):
-            pass
+            self._writer.transport.abort()  # what it did not take is dropped
 
     async def _one_request(self) -> bool:
         """Serve one request; whether another may follow."""

@@ -45,7 +45,8 @@ def _missing(state: AgentState) -> Iterator[str]:
         count = len(outlook.pool.members)
         server = state.server_of.get(resource)
         if count and not (server and server.stream_live):
-            yield f"{resource} ({count} devices): {_without_stream(state, resource)}"
+            devices = "1 device" if count == 1 else f"{count} devices"
+            yield f"{resource} ({devices}): {_without_stream(state, resource)}"
 
 
 def _without_stream(state: AgentState, resource: str) -> str:

@@ -22,7 +22,7 @@ def moment(snapshot: Snapshot, *pools: Json, held: Held | None = None, **parts: 
     links = parts.setdefault("links", Links())
     made = assigned(snapshot, *pools, held=held)
     parts.setdefault("servers", tuple(server(p.resource) for p in made.pools if p.members))
-    plain = {
+    plain: dict[str, Any] = {
         "version": "1.2.3",
         "pid": 42,
         "node": "node-1",
@@ -39,7 +39,7 @@ def moment(snapshot: Snapshot, *pools: Json, held: Held | None = None, **parts: 
 
 def server(resource: str, **facts: Any) -> PoolServerState:
     """A server whose list kubelet follows, unless ``facts`` say otherwise."""
-    plain = {
+    plain: dict[str, Any] = {
         "resource": resource,
         "registered_by": "watcher",
         "generation": 1,

@@ -39,9 +39,7 @@ def verdict(subject: str, resource: str) -> v1.PoolVerdict:
     return next(p for p in device(subject).pools if p.resource == resource)
 
 
-@pytest.mark.parametrize(
-    "subject", ["0000:3b:02.0", "3b:02.0", "0000:3B:02.0", "pf0v0"]
-)
+@pytest.mark.parametrize("subject", ["0000:3b:02.0", "3b:02.0", "0000:3B:02.0", "pf0v0"])
 def test_a_device_is_known_by_its_address_in_any_spelling_and_by_its_netdev(subject: str) -> None:
     assert device(subject).summary == "selected by intel.com/net"
 
@@ -166,7 +164,11 @@ def test_a_name_in_two_prefixes_is_not_guessed() -> None:
 
 @pytest.mark.parametrize(
     ("subject", "near"),
-    [("0000:3b:02.9", "0000:3b:02.0"), ("intel.com/nte", "intel.com/net"), ("dkpd", "intel.com/dpdk")],
+    [
+        ("0000:3b:02.9", "0000:3b:02.0"),
+        ("intel.com/nte", "intel.com/net"),
+        ("dkpd", "intel.com/dpdk"),
+    ],
 )
 def test_an_unknown_subject_gets_the_nearest_names(subject: str, near: str) -> None:
     found = explain(subject, STATE)

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from typing import Any
+
 import attrs
 import pytest
 
 from agent.config.keeper import ConfigStanding
+from agent.model.plugin_events import PoolServerState
 from agent.standing.readiness import Readiness, readiness
 from agent.standing.state import AgentState, ScanStanding
 from tests.support.devices import host, pf, vf
@@ -16,7 +19,7 @@ NET = "intel.com/net"
 READY = moment(NODE, pool("net", {"pfNames": ["pf0"]}))
 
 
-def missing(**parts: object) -> tuple[str, ...]:
+def missing(**parts: Any) -> tuple[str, ...]:
     return readiness(attrs.evolve(READY, **parts)).missing
 
 
@@ -51,7 +54,7 @@ def test_a_pool_without_devices_needs_no_stream() -> None:
     ],
 )
 def test_a_pool_that_kubelet_does_not_follow_is_named_with_the_cause(
-    standing: object, text: str
+    standing: PoolServerState | None, text: str
 ) -> None:
     servers = (standing,) if standing else ()
     assert missing(servers=servers) == (f"{NET} (2 devices): {text}",)
@@ -83,8 +86,10 @@ def test_a_refused_edit_is_a_detail_and_stays_ready() -> None:
     found = readiness(attrs.evolve(READY, config=config))
     assert found.ready
     assert found.details == (
-        "the configuration file as it is now is refused, the last good one stays in force: "
-        "f:1:2: trailing comma",
+        (
+            "the configuration file as it is now is refused, the last good one stays in force: "
+            "f:1:2: trailing comma"
+        ),
     )
 
 
@@ -92,4 +97,7 @@ def test_pools_refused_at_the_start_and_closed_netlink_are_details() -> None:
     config = ConfigStanding("f", in_force=True, refused=("intel.com/bad",))
     found = readiness(attrs.evolve(READY, config=config, netlink="closed"))
     assert found.ready
-    assert [d.split()[0:2] for d in found.details] == [["pool", "intel.com/bad"], ["kernel", "events"]]
+    assert [d.split()[0:2] for d in found.details] == [
+        ["pool", "intel.com/bad"],
+        ["kernel", "events"],
+    ]

@@ -78,5 +78,3 @@ async def test_a_start_that_hangs_says_what_is_missing_after_a_while(log_lines: 
         become(READY)
         await asyncio.sleep(0.001)
     assert [f["ready"] for f in log_lines.fields("agent.ready")] == [False, True]
-
-

@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from agent import logs
+from agent.bus import Bus
+from agent.health.outlook import Change
+from agent.health.records import HEALTHY, Cause, Health
+from agent.http.counters import Counters, Histogram, Recorder
+from agent.model.events import DevicesAllocated, HostHint, LinksChanged, SnapshotTaken
+from agent.model.link import Links
+from agent.model.plugin_events import ListPushed, Registered, RegistrationFailed
+from agent.model.snapshot import Snapshot
+from agent.state_events import HealthChanged
+
+SICK = Health(Cause.PF_DOWN)
+DOWN = HealthChanged("r", (Change("a", HEALTHY, SICK), Change("b", HEALTHY, SICK)))
+PUSHED = ListPushed("r", 1, 1, 2)
+TAKEN = SnapshotTaken(Snapshot(), settled=True)
+
+
+class Agent:
+    """A recorder beside a reconciler that the test drives by hand."""
+
+    def __init__(self) -> None:
+        self.bus = Bus()
+        self.passes = 0
+        self.recorder = Recorder(self.bus, lambda: self.passes)
+
+    def tell(self, *events: object) -> None:
+        for event in events:
+            self.bus.publish(event)
+
+    def reconcile(self, *events: object) -> None:
+        """A pass that leads to these events."""
+        self.passes += 1
+        self.tell(*events)
+
+
+@pytest.fixture
+def agent() -> Agent:
+    return Agent()
+
+
+@pytest.fixture
+def counted(agent: Agent) -> Iterator[Counters]:
+    with agent.recorder as counters:
+        yield counters
+
+
+def observations(histogram: Histogram) -> int:
+    return histogram.buckets[-1][1]
+
+
+def test_buckets_count_what_is_at_most_their_bound() -> None:
+    histogram = Histogram((0.1, 1.0))
+    for value in (0.05, 0.1, 0.5, 3.0):
+        histogram.observe(value)
+    assert histogram.buckets == (("0.1", 2), ("1.0", 3), ("+Inf", 4))
+    assert histogram.sum == pytest.approx(3.65)
+
+
+def test_registrations_and_their_failures_are_counted(agent: Agent, counted: Counters) -> None:
+    agent.tell(
+        RegistrationFailed("r", "refused", 1),
+        Registered("r", "legacy", 1, "r.sock"),
+        Registered("r", "legacy", 2, "r.sock"),
+    )
+    assert counted.registrations == {("r", "failure"): 1, ("r", "success"): 2}
+
+
+def test_transitions_count_devices_by_cause_and_not_those_that_come_or_go(
+    agent: Agent, counted: Counters
+) -> None:
+    agent.tell(DOWN, HealthChanged("r", (Change("c", None, SICK), Change("d", SICK, None))))
+    agent.tell(HealthChanged("r", (Change("a", SICK, HEALTHY),)))
+    assert counted.transitions == {("r", "Unhealthy", "PF down"): 2, ("r", "Healthy", ""): 1}
+
+
+def test_allocations_are_counted_with_their_time(agent: Agent, counted: Counters) -> None:
+    agent.tell(DevicesAllocated("r", ("a", "b")))
+    logs.emit("allocation.made", resource="r", devices="a,b", took_ms=2.5)
+    logs.emit("allocation.refused", resource="r", error="gone")
+    assert counted.allocated == {"r": 2}
+    assert counted.allocations == {("r", "success"): 1, ("r", "refused"): 1}
+    assert counted.allocation_s.sum == pytest.approx(0.0025)
+
+
+def test_when_a_configuration_came_into_force_is_noted(agent: Agent, counted: Counters) -> None:
+    logs.emit("config.reloaded", path="f", pools=1)
+    assert counted.config_in_force_at > 0
+
+
+@pytest.mark.looptime
+async def test_a_push_is_timed_from_the_event_that_led_to_it(
+    agent: Agent, counted: Counters
+) -> None:
+    agent.tell(LinksChanged(Links()))
+    await asyncio.sleep(0.003)
+    agent.reconcile(DOWN)
+    await asyncio.sleep(0.004)
+    agent.tell(PUSHED)
+    assert counted.push_s.sum == pytest.approx(0.007)
+    assert counted.pushed == {"r": 1}
+
+
+@pytest.mark.looptime
+async def test_a_push_after_a_scan_is_timed_from_the_hint(agent: Agent, counted: Counters) -> None:
+    agent.tell(HostHint("uevent"))
+    await asyncio.sleep(0.1)
+    agent.tell(HostHint("uevent"), TAKEN)
+    agent.reconcile(DOWN, PUSHED)
+    assert counted.push_s.sum == pytest.approx(0.1)
+
+
+@pytest.mark.looptime
+async def test_an_input_without_consequence_leaves_no_trace(
+    agent: Agent, counted: Counters
+) -> None:
+    agent.tell(HostHint("uevent"), TAKEN)
+    agent.reconcile()
+    await asyncio.sleep(5)
+    agent.tell(HostHint("uevent"))
+    await asyncio.sleep(0.1)
+    agent.tell(TAKEN)
+    agent.reconcile(DOWN, PUSHED)
+    assert counted.push_s.sum == pytest.approx(0.1)
+
+
+@pytest.mark.looptime
+async def test_good_news_that_was_held_back_is_not_timed(agent: Agent, counted: Counters) -> None:
+    agent.tell(LinksChanged(Links()))
+    agent.reconcile()
+    await asyncio.sleep(1)
+    agent.reconcile(HealthChanged("r", (Change("a", SICK, HEALTHY),)), PUSHED)
+    assert observations(counted.push_s) == 0
+    assert counted.pushed == {"r": 1}
+
+
+@pytest.mark.looptime
+async def test_an_input_during_a_pass_belongs_to_the_next(agent: Agent, counted: Counters) -> None:
+    agent.reconcile()
+    agent.tell(LinksChanged(Links()))
+    agent.tell(DOWN, PUSHED)
+    assert observations(counted.push_s) == 0
+    await asyncio.sleep(0.5)
+    agent.reconcile(DOWN, PUSHED)
+    assert counted.push_s.sum == pytest.approx(0.5)
+
+
+def test_nothing_is_counted_before_or_after(agent: Agent) -> None:
+    registered = Registered("r", "legacy", 1, "r.sock")
+    agent.tell(registered)
+    with agent.recorder as counters:
+        pass
+    agent.tell(registered)
+    logs.emit("allocation.refused", resource="r", error="gone")
+    assert counters.registrations == {}
+    assert counters.allocations == {}

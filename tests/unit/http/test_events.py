@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from agent import logs
+from agent.http.events import HEARTBEAT_S, event_stream
+from agent.http.messages import Request, Stream
+from agent.journal import Journal
+
+
+def noted(*notes: str) -> Journal:
+    journal = Journal(clock=lambda: 7.25)
+    tell(journal, *notes)
+    return journal
+
+
+def tell(journal: Journal, *notes: str) -> None:
+    leave = logs.follow(journal.note)
+    for note in notes:
+        logs.emit("pool.note", resource="r", note=note)
+    leave()
+
+
+def asked(journal: Journal, *, seen: str = "", query: dict[str, str] | None = None) -> Stream:
+    headers = {"last-event-id": seen} if seen else {}
+    return event_stream(journal, Request("/events", query or {}, headers), "run1")
+
+
+async def take(stream: Stream, count: int) -> list[dict[str, Any]]:
+    """The data of the next events, each with its ``id``."""
+    found: list[dict[str, Any]] = []
+    async with asyncio.timeout(60):
+        while len(found) < count:
+            lines = (await anext(stream.chunks)).decode().splitlines()
+            fields = dict(line.split(": ", 1) for line in lines if line and line[0] != ":")
+            if "data" in fields:
+                found.append({"id": fields["id"], **json.loads(fields["data"])})
+    return found
+
+
+async def test_an_event_is_what_the_json_log_says_with_a_number() -> None:
+    stream = asked(noted("x"))
+    assert stream.content_type == "text/event-stream"
+    assert await take(stream, 1) == [
+        {
+            "id": "run1-1",
+            "number": 1,
+            "time": 7.25,
+            "level": "warning",
+            "event": "pool.note",
+            "resource": "r",
+            "note": "x",
+        }
+    ]
+    await stream.chunks.aclose()
+
+
+@pytest.mark.parametrize(
+    ("seen", "first"), [("", 1), ("run1-2", 3), ("other-2", 1), ("run1-x", 1), ("junk", 1)]
+)
+async def test_a_client_that_comes_back_gets_what_it_missed_of_this_process(
+    seen: str, first: int
+) -> None:
+    stream = asked(noted("a", "b", "c"), seen=seen)
+    assert (await take(stream, 1))[0]["number"] == first
+    await stream.chunks.aclose()
+
+
+async def test_the_past_can_be_left_out() -> None:
+    journal = noted("a", "b")
+    stream = asked(journal, query={"from": "now"})
+    tell(journal, "c")
+    assert (await take(stream, 1))[0]["number"] == 3
+    await stream.chunks.aclose()
+
+
+@pytest.mark.looptime
+async def test_a_quiet_stream_sends_a_sign_of_life() -> None:
+    stream = asked(noted())
+    assert (await anext(stream.chunks)).startswith(b"retry: ")
+    began = asyncio.get_running_loop().time()
+    assert (await anext(stream.chunks)).startswith(b": ")
+    assert asyncio.get_running_loop().time() - began == HEARTBEAT_S
+    await stream.chunks.aclose()
+
+
+async def test_a_line_break_in_a_field_cannot_forge_an_event() -> None:
+    stream = asked(noted("a\n\ndata: {}"))
+    assert (await take(stream, 1))[0]["note"] == "a\n\ndata: {}"
+    await stream.chunks.aclose()

@@ -1,0 +1,248 @@
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import socket
+from collections.abc import AsyncGenerator
+
+import pytest
+
+from agent.http.address import Address
+from agent.http.connection import Limits
+from agent.http.messages import Answer, Request, Stream, plain
+from agent.http.server import HttpServer
+from tests.support.hearing import hearing
+from tests.support.http_client import listening
+from tests.support.log_lines import LogLines
+
+LONG = b"device " * 10_000
+
+
+class Echo:
+    """Answers by path; a stream says one word, then waits for ``more``."""
+
+    def __init__(self) -> None:
+        self.more = asyncio.Event()
+        self.streams_ended = 0
+        self.ended = asyncio.Event()
+
+    async def serve(self, request: Request) -> Answer | Stream:
+        match request.path:
+            case "/long":
+                return Answer(LONG)
+            case "/bug":
+                raise ZeroDivisionError("of the test")
+            case "/stream":
+                return Stream(self._words(), "text/event-stream")
+            case "/unchanged":
+                return Answer(status=304, headers=(("etag", '"1"'),))
+        return plain(json.dumps([request.path, dict(request.query), request.headers.get("x")]))
+
+    async def _words(self) -> AsyncGenerator[bytes, None]:
+        try:
+            yield b"one"
+            await self.more.wait()
+            yield b"two"
+        finally:
+            self.streams_ended += 1
+            self.ended.set()
+
+
+@pytest.fixture
+async def echo() -> Echo:
+    return Echo()
+
+
+async def test_path_query_and_headers_reach_what_is_served(echo: Echo) -> None:
+    async with listening(echo.serve) as site:
+        reply = await site.get("/a%20b?x=1&y=%2F&x=2", "X: seen\n")
+    assert json.loads(reply.body) == ["/a b", {"x": "2", "y": "/"}, "seen"]
+
+
+async def test_one_connection_serves_request_after_request(echo: Echo) -> None:
+    async with listening(echo.serve) as site:
+        client = await site.connect()
+        bodies = [json.loads((await client.get(f"/{n}")).body)[0] for n in range(3)]
+    assert bodies == ["/0", "/1", "/2"]
+
+
+async def test_head_gets_the_head_of_what_get_would_get(echo: Echo) -> None:
+    async with listening(echo.serve) as site:
+        client = await site.connect()
+        await client.send("HEAD /long HTTP/1.1\nhost: x\n\n")
+        reply = await client.reply(body=False)
+        after = await client.get("/after")
+    assert reply.headers["content-length"] == str(len(LONG))
+    assert json.loads(after.body)[0] == "/after"
+
+
+async def test_every_answer_forbids_what_browsers_could_do_with_it(echo: Echo) -> None:
+    async with listening(echo.serve) as site:
+        headers = (await site.get("/")).headers
+    assert headers["cache-control"] == "no-store"
+    assert headers["x-content-type-options"] == "nosniff"
+    assert "default-src 'none'" in headers["content-security-policy"]
+    assert "access-control-allow-origin" not in headers
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "PATCH"])
+async def test_methods_that_could_change_something_are_refused(method: str, echo: Echo) -> None:
+    async with listening(echo.serve) as site:
+        client = await site.connect()
+        await client.send(f"{method} / HTTP/1.1\nhost: x\ncontent-length: 3\n\nabc")
+        reply = await client.reply()
+        assert await client.rest() == b""
+    assert (reply.status, reply.headers["allow"]) == (405, "GET, HEAD")
+
+
+async def test_a_get_with_a_body_is_answered_and_the_connection_closed(echo: Echo) -> None:
+    async with listening(echo.serve) as site:
+        client = await site.connect()
+        await client.send("GET / HTTP/1.1\nhost: x\ncontent-length: 30\n\nabc")
+        reply = await client.reply()
+        assert await client.rest() == b""
+    assert reply.headers["connection"] == "close"
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        ("NONSENSE\n\n", 400),
+        ("GET / HTTP/1.1\n\n", 400),
+        ("GET / HTTP/1.1\nhost: x\nbad header\n\n", 400),
+        (f"GET /{'x' * 13_000} HTTP/1.1\nhost: x\n\n", 431),
+        (f"GET / HTTP/1.1\nhost: x\nlong: {'x' * 13_000}\n\n", 431),
+    ],
+)
+async def test_broken_and_oversized_requests_are_refused_and_cut_off(
+    sent: str, status: int, echo: Echo
+) -> None:
+    async with listening(echo.serve) as site:
+        client = await site.connect()
+        await client.send(sent)
+        assert (await client.reply()).status == status
+        assert await client.rest() == b""
+
+
+async def test_long_answers_are_compressed_for_those_who_take_it(echo: Echo) -> None:
+    async with listening(echo.serve) as site:
+        packed = await site.get("/long", "accept-encoding: br, gzip\n")
+        bare = await site.get("/long")
+        short = await site.get("/short", "accept-encoding: gzip\n")
+    assert packed.headers["content-encoding"] == "gzip"
+    assert len(packed.body) < len(LONG) / 20
+    assert gzip.decompress(packed.body) == bare.body == LONG
+    assert "content-encoding" not in short.headers
+
+
+async def test_what_did_not_change_is_said_without_a_body(echo: Echo) -> None:
+    async with listening(echo.serve) as site:
+        client = await site.connect()
+        reply = await client.get("/unchanged")
+        assert (await client.get("/next")).status == 200
+    assert (reply.status, reply.headers["etag"]) == (304, '"1"')
+    assert "content-length" not in reply.headers
+
+
+async def test_a_bug_costs_one_answer_and_is_told(echo: Echo, log_lines: LogLines) -> None:
+    async with listening(echo.serve) as site:
+        assert (await site.get("/bug")).status == 500
+        assert (await site.get("/fine")).status == 200
+    assert log_lines.fields("http.failed") == [
+        {"path": "/bug", "error": "ZeroDivisionError('of the test')"}
+    ]
+
+
+async def test_a_stream_goes_out_piece_by_piece(echo: Echo) -> None:
+    async with listening(echo.serve) as site:
+        client = await site.connect()
+        await client.send("GET /stream HTTP/1.1\nhost: x\n\n")
+        assert (await client.head()).headers["content-type"] == "text/event-stream"
+        assert await client.reader.readexactly(8) == b"3\r\none\r\n"
+        echo.more.set()
+        assert (await client.rest()).startswith(b"3\r\ntwo\r\n")
+
+
+async def test_a_client_that_leaves_ends_its_stream(echo: Echo) -> None:
+    async with listening(echo.serve) as site:
+        client = await site.connect()
+        await client.send("GET /stream HTTP/1.1\nhost: x\n\n")
+        await client.reader.readuntil(b"one")
+        client.writer.close()
+        async with asyncio.timeout(20):
+            await echo.ended.wait()
+
+
+async def test_more_streams_than_allowed_are_refused_until_one_ends(echo: Echo) -> None:
+    async with listening(echo.serve, Limits(streams=1)) as site:
+        first = await site.connect()
+        await first.send("GET /stream HTTP/1.1\nhost: x\n\n")
+        await first.reader.readuntil(b"one")
+        assert (await site.get("/stream")).status == 503
+        assert (await site.get("/other")).status == 200
+        echo.more.set()
+        await first.rest()
+        again = await site.connect()
+        await again.send("GET /stream HTTP/1.1\nhost: x\n\n")
+        assert (await again.head()).status == 200
+
+
+async def test_more_clients_than_allowed_are_sent_away(echo: Echo) -> None:
+    async with listening(echo.serve, Limits(connections=2)) as site:
+        for _ in range(2):
+            await (await site.connect()).get("/")
+        third = await site.connect()
+        assert (await third.reply()).status == 503
+        assert await third.rest() == b""
+
+
+async def test_a_client_that_trickles_its_request_is_cut_off(echo: Echo) -> None:
+    async with listening(echo.serve, Limits(head_s=0.05)) as site:
+        client = await site.connect()
+        await client.send("GET / HT")
+        assert await client.rest() == b""
+
+
+async def test_an_idle_client_is_cut_off(echo: Echo) -> None:
+    async with listening(echo.serve, Limits(idle_s=0.05)) as site:
+        client = await site.connect()
+        await client.get("/")
+        assert await client.rest() == b""
+
+
+async def test_a_client_that_does_not_read_is_cut_off() -> None:
+    async def flood(_: Request) -> Answer:
+        return Answer(b"x" * 50_000_000)
+
+    async with listening(flood, Limits(write_s=0.05)) as site:
+        client = await site.connect()
+        await client.send("GET / HTTP/1.1\nhost: x\n\n")
+        await client.head()
+        await asyncio.sleep(0.2)
+        assert len(await client.rest()) < 50_000_000
+
+
+async def test_ending_the_server_ends_its_streams(echo: Echo) -> None:
+    async with listening(echo.serve) as site:
+        client = await site.connect()
+        await client.send("GET /stream HTTP/1.1\nhost: x\n\n")
+        await client.reader.readuntil(b"one")
+    assert echo.streams_ended == 1
+
+
+async def test_an_address_that_is_taken_is_told_once_and_had_as_soon_as_it_is_free(
+    echo: Echo, log_lines: LogLines
+) -> None:
+    taken = socket.create_server(("127.0.0.1", 0))
+    port = taken.getsockname()[1]
+    with hearing() as heard:
+        running = asyncio.create_task(HttpServer(Address("127.0.0.1", port), echo.serve).run())
+        await heard.until("http.unavailable")
+        taken.close()
+        await heard.until("http.listening")
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    (told,) = log_lines.fields("http.unavailable")
+    assert told["address"] == f"127.0.0.1:{port}"
+    assert "in use" in told["error"]

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import attrs
+import pytest
+
+from agent.config.keeper import ConfigStanding
+from agent.http.messages import Answer, Request, Stream, plain
+from agent.http.site import Site
+from agent.journal import Journal
+from agent.standing.state import AgentState
+from tests.support.devices import host, pf, vf
+from tests.support.moment import moment
+from tests.support.pools import pool
+
+PF0 = pf("0000:3b:00.0", "pf0", num_vfs=1)
+VF0 = vf("0000:3b:02.0", PF0)
+STATE = moment(
+    host(PF0, VF0), pool("net", {"pfNames": ["pf0"]}, additionalInfo={"*": {"k": "s3cret"}})
+)
+
+
+class Shown:
+    """A site of a state that the test replaces."""
+
+    def __init__(self, state: AgentState = STATE) -> None:
+        self.state = state
+        self.site = Site(lambda: self.state, Journal(), self._metrics, lambda v, d: f"{v}/{d}")
+
+    async def _metrics(self, state: AgentState) -> Answer:
+        return plain(f"metrics of {state.version}")
+
+    async def get(self, path: str, headers: dict[str, str] | None = None, **query: str) -> Answer:
+        answer = await self.site.serve(Request(path, query, headers or {}))
+        assert isinstance(answer, Answer)
+        return answer
+
+    async def json(self, path: str, **query: str) -> Any:  # noqa: ANN401
+        return json.loads((await self.get(path, None, **query)).body)
+
+
+async def test_the_loop_that_answers_lives() -> None:
+    assert await Shown().get("/healthz") == plain("ok\n")
+
+
+async def test_ready_is_200_with_details_and_not_ready_503_with_what_is_missing() -> None:
+    shown = Shown()
+    assert await shown.get("/readyz") == plain("ready\n")
+    rejected = ConfigStanding("f", in_force=True, rejected="f:1:2: trailing comma")
+    shown.state = attrs.evolve(STATE, config=rejected)
+    told = await shown.get("/readyz")
+    assert told.status == 200
+    assert b"detail: the configuration file as it is now is refused" in told.body
+    shown.state = attrs.evolve(STATE, servers=())
+    assert await shown.get("/readyz") == plain(
+        "not ready\nmissing: intel.com/net (1 device): is not served yet\n", 503
+    )
+
+
+async def test_the_metrics_are_those_of_the_moment() -> None:
+    assert (await Shown().get("/metrics")).body == b"metrics of 1.2.3"
+
+
+async def test_the_status_tells_all_with_the_devices_or_without() -> None:
+    shown = Shown()
+    told = await shown.json("/status")
+    assert told["ready"] is True
+    assert [d["id"] for d in told["devices"]] == [PF0.id, VF0.id]
+    assert told["pfs"][0]["title"] == "8086/1572"
+    assert "devices" not in await shown.json("/status", devices="0")
+
+
+async def test_an_unchanged_status_is_not_sent_again() -> None:
+    shown = Shown()
+    first = await shown.get("/status")
+    seen = {"if-none-match": dict(first.headers)["etag"]}
+    shown.state = attrs.evolve(STATE, now=STATE.now + 5)
+    assert (await shown.get("/status", seen)).status == 304
+    assert (await shown.get("/status", seen, devices="0")).status == 200
+    shown.state = attrs.evolve(STATE, servers=())
+    again = await shown.get("/status", seen)
+    assert again.status == 200
+    assert dict(again.headers)["etag"] != seen["if-none-match"]
+
+
+async def test_an_explanation_is_given_or_the_nearest_names() -> None:
+    shown = Shown()
+    assert (await shown.json("/explain", subject=VF0.id))["device"]["summary"] == (
+        "selected by intel.com/net"
+    )
+    unknown = await shown.get("/explain", subject="nett")
+    assert unknown.status == 404
+    assert json.loads(unknown.body)["near"] == ["intel.com/net"]
+    assert (await shown.get("/explain")).status == 400
+
+
+@pytest.mark.parametrize("path", ["/status", "/explain", "/metrics", "/readyz"])
+async def test_values_of_additional_info_are_told_nowhere(path: str) -> None:
+    for subject in (VF0.id, "net"):
+        assert b"s3cret" not in (await Shown().get(path, subject=subject)).body
+
+
+async def test_events_are_a_stream() -> None:
+    answer = await Shown().site.serve(Request("/events"))
+    assert isinstance(answer, Stream)
+    await answer.chunks.aclose()
+
+
+async def test_the_page_and_its_parts_are_there() -> None:
+    page = await Shown().get("/")
+    assert page.content_type.startswith("text/html")
+    assert b"<!doctype html>" in page.body.lower()
+    assert (await Shown().get("/page.js")).content_type.startswith("text/javascript")
+    assert (await Shown().get("/page.css")).content_type.startswith("text/css")
+
+
+@pytest.mark.parametrize("path", ["/nothing", "/../etc/passwd", "/page/../site.py", "//"])
+async def test_anything_else_is_not_there_and_the_paths_are_told(path: str) -> None:
+    answer = await Shown().get(path)
+    assert answer.status == 404
+    assert b"/readyz" in answer.body
