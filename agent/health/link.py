@@ -7,6 +7,8 @@ in a pod's namespace says nothing about faults.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from agent.health.records import HEALTHY, Cause, Health
 from agent.model.device import Device, Netdev, Role
 from agent.model.link import Links, VfLinkPolicy
@@ -17,16 +19,38 @@ _OPERSTATES_WITHOUT_CARRIER = frozenset({"down", "lowerlayerdown", "notpresent"}
 
 def check_link(device: Device, snapshot: Snapshot, links: Links) -> Health:
     """Unhealthy where the link that carries the device's traffic is known to be dead."""
-    pf = snapshot.pf_of(device)
-    if device.role is Role.PF or pf is None:
-        return own_link(links.newest(device.netdev))
-    uplink = snapshot.pf_netdev(device)
-    policy = _policy(device, uplink, links)
-    if policy is VfLinkPolicy.ENABLE:
-        return HEALTHY
-    if policy is VfLinkPolicy.DISABLE:
-        return Health(Cause.LINK_DISABLED, "its link state is set to disable on the PF")
-    return pf_link(links.newest(uplink))
+    return LinkJudge(snapshot, links).judge(device)
+
+
+class LinkJudge:
+    """Judges many devices by the same links: what a PF means for its functions is found once."""
+
+    def __init__(self, snapshot: Snapshot, links: Links) -> None:
+        self._snapshot = snapshot
+        self._links = links
+        self._uplinks: dict[str, tuple[Mapping[int, VfLinkPolicy], Health]] = {}
+
+    def judge(self, device: Device) -> Health:
+        """Unhealthy where the link that carries the device's traffic is known to be dead."""
+        pf = device.pf_address
+        if device.role is Role.PF or pf is None or pf not in self._snapshot.pfs:
+            return own_link(self._links.newest(device.netdev))
+        if pf not in self._uplinks:
+            self._uplinks[pf] = self._look_at(device)
+        policies, verdict = self._uplinks[pf]
+        if policies and device.role is Role.VF and device.index is not None:
+            policy = policies.get(device.index, VfLinkPolicy.AUTO)
+            if policy is VfLinkPolicy.ENABLE:
+                return HEALTHY
+            if policy is VfLinkPolicy.DISABLE:
+                return Health(Cause.LINK_DISABLED, "its link state is set to disable on the PF")
+        return verdict
+
+    def _look_at(self, device: Device) -> tuple[Mapping[int, VfLinkPolicy], Health]:
+        """The policies of the VFs of a device's PF, and what its uplink means for the others."""
+        uplink = self._snapshot.pf_netdev(device)
+        fact = self._links.fact(uplink)
+        return (fact.vf_policies or {}) if fact else {}, pf_link(self._links.newest(uplink))
 
 
 def own_link(netdev: Netdev | None) -> Health:
@@ -54,10 +78,3 @@ def has_carrier(netdev: Netdev) -> bool | None:
     if netdev.operstate in _OPERSTATES_WITHOUT_CARRIER:
         return False
     return True if netdev.operstate == "up" else None
-
-
-def _policy(device: Device, uplink: Netdev | None, links: Links) -> VfLinkPolicy:
-    fact = links.fact(uplink)
-    if fact is None or device.role is not Role.VF or device.index is None:
-        return VfLinkPolicy.AUTO
-    return (fact.vf_policies or {}).get(device.index, VfLinkPolicy.AUTO)

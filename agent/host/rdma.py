@@ -51,8 +51,7 @@ def read_host(sys: int, dev: int | None) -> RdmaHost:
     missing = []
     for class_folder, kinds in _CLASSES.items():
         with sysfs.folder(class_folder, sys) as folder:
-            entries = sorted(sysfs.listing(folder)) if folder is not None else []
-            owners = sysfs.read_raws(folder, [f"{e}/ibdev" for e in entries]) if folder else []
+            entries, owners = _nodes(folder) if folder is not None else ([], [])
         if not entries and class_folder in _MODULE_OF_CLASS:
             missing.append(_MODULE_OF_CLASS[class_folder])
         for entry, owner in zip(entries, owners, strict=True):
@@ -88,12 +87,20 @@ def pkey(owner: int, devices: tuple[RdmaDevice, ...]) -> int | None:
     return sysfs.read_int(owner, f"{_FOLDER}/{devices[0].name}/ports/1/pkeys/0", base=16)
 
 
+def _nodes(class_folder: int) -> tuple[list[str], list[bytes | None]]:
+    """The entries of a class and the RDMA device that each belongs to."""
+    entries = sorted(sysfs.listing(class_folder))
+    return entries, sysfs.read_raws(class_folder, [f"{entry}/ibdev" for entry in entries])
+
+
 def _owners(sys: int) -> dict[str, tuple[str, ...]]:
     """The kernel links ``class/infiniband/<name>`` to ``<owner>/infiniband/<name>``."""
     below: dict[str, list[str]] = {}
     with sysfs.folder(CLASS, sys) as folder:
-        for name in sorted(sysfs.listing(folder)) if folder is not None else ():
-            parts = (sysfs.link_target(folder, name) or "").split("/") if folder else []
+        if folder is None:
+            return {}
+        for name in sorted(sysfs.listing(folder)):
+            parts = (sysfs.link_target(folder, name) or "").split("/")
             if parts[-2:] == [_FOLDER, name] and len(parts) > 2:
                 below.setdefault(parts[-3], []).append(name)
     return {owner: tuple(names) for owner, names in below.items()}

@@ -1,4 +1,4 @@
-"""A moment of the agent for tests of what it says of itself: assigned and judged by the real code."""
+"""A moment of the agent for tests of what it says of itself, made by the real code."""
 
 from __future__ import annotations
 
@@ -17,7 +17,12 @@ NOW = 1_700_000_000.0
 LOOP_S = 500.0
 
 
-def moment(snapshot: Snapshot, *pools: Json, held: Held | None = None, **parts: Any) -> AgentState:
+def moment(
+    snapshot: Snapshot,
+    *pools: Json,
+    held: Held | None = None,
+    **parts: Any,  # noqa: ANN401
+) -> AgentState:
     """A working agent on this host; every pool with devices has a live stream unless told."""
     links = parts.setdefault("links", Links())
     made = assigned(snapshot, *pools, held=held)
@@ -37,7 +42,7 @@ def moment(snapshot: Snapshot, *pools: Json, held: Held | None = None, **parts: 
     return AgentState(**plain | parts)
 
 
-def server(resource: str, **facts: Any) -> PoolServerState:
+def server(resource: str, **facts: Any) -> PoolServerState:  # noqa: ANN401
     """A server whose list kubelet follows, unless ``facts`` say otherwise."""
     plain: dict[str, Any] = {
         "resource": resource,

@@ -257,8 +257,10 @@ def test_a_byte_order_mark_is_accepted_and_moves_no_column() -> None:
         ({"deviceType": 1}, '.deviceType: found the number 1, wanted a string: write "1"'),
         (
             {"deviceType": "acelerator"},
-            '.deviceType: unknown device type "acelerator", allowed: netDevice, accelerator, '
-            "auxNetDevice, did you mean accelerator?",
+            (
+                '.deviceType: unknown device type "acelerator", allowed: netDevice, accelerator, '
+                "auxNetDevice, did you mean accelerator?"
+            ),
         ),
         (
             {"deviceType": "vfio"},

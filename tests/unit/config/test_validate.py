@@ -42,8 +42,10 @@ async def test_a_directory_is_validated_by_the_node_s_key(tmp_path: Path) -> Non
     (tmp_path / "worker-1").write_text(GOOD)
     assert await validated(tmp_path, "worker-1") == (
         0,
-        f"{tmp_path}/worker-1: 1 pool accepted, 0 refused (no problems)\n"
-        "  accepted intel.com/r (netDevice)\n",
+        (
+            f"{tmp_path}/worker-1: 1 pool accepted, 0 refused (no problems)\n"
+            "  accepted intel.com/r (netDevice)\n"
+        ),
     )
 
 

@@ -19,7 +19,7 @@ NET = "intel.com/net"
 READY = moment(NODE, pool("net", {"pfNames": ["pf0"]}))
 
 
-def missing(**parts: Any) -> tuple[str, ...]:
+def missing(**parts: Any) -> tuple[str, ...]:  # noqa: ANN401
     return readiness(attrs.evolve(READY, **parts)).missing
 
 

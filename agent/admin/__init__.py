@@ -1,0 +1,1 @@
+"""The admin socket: status, watch and explain ask the running agent through it."""
