@@ -59,6 +59,9 @@ _COMMANDS = {
     "run": "agent.cli.run",
     "discover": "agent.cli.discover",
     "validate": "agent.cli.validate",
+    "explain": "agent.cli.explain",
+    "status": "agent.cli.status",
+    "watch": "agent.cli.watch",
     "demo": "agent.cli.demo",
 }
 

@@ -33,8 +33,8 @@ FRESH_WITHIN_S = 0.5
 class Allocator:
     """Kubelet's questions, answered; ``pools`` gives the pools in force.
 
-    ``reread`` reads some devices' facts anew, in a thread of its own: files that a pod's namespace hid may be
-    back, and no scan may have run since.
+    ``reread`` reads some devices' facts anew, in a thread of its own: files that a pod's namespace
+    hid may be back, and no scan may have run since.
     """
 
     def __init__(

@@ -23,6 +23,10 @@ class KubeletUnavailableError(AgentError):
     """Kubelet did not answer, refused, or hung up: an expected state, tried again later."""
 
 
+class NoAgentError(AgentError):
+    """No running agent answered on its socket."""
+
+
 class UnknownDeviceError(AgentError):
     """A request named devices that the pool does not hold; ``device_ids`` lists them, sorted."""
 

@@ -99,9 +99,10 @@ def configure(level: int, form: str, stream: TextIO | None = None) -> None:
     _LOGGER.propagate = False
 
 
-def _stamp(record: logging.LogRecord) -> str:
-    seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-    return f"{seconds}.{int(record.msecs):03d}Z"
+def stamp(moment: float) -> str:
+    """A time (s since 1970) as the log writes it: UTC, with milliseconds."""
+    seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(moment))
+    return f"{seconds}.{int(moment % 1 * 1000):03d}Z"
 
 
 def _fields(record: logging.LogRecord) -> Mapping[str, object]:
@@ -143,7 +144,7 @@ class _TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         pairs = "".join(f" {k}={text_value(v)}" for k, v in _fields(record).items())
-        line = f"{_stamp(record)} {record.levelname:<7} {record.getMessage()}{pairs}"
+        line = f"{stamp(record.created)} {record.levelname:<7} {record.getMessage()}{pairs}"
         if record.exc_info:
             line += "\n" + self.formatException(record.exc_info)
         return line
@@ -154,7 +155,7 @@ class _JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, object] = {
-            "time": _stamp(record),
+            "time": stamp(record.created),
             "level": record.levelname.lower(),
             "event": record.getMessage(),
         }

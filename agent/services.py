@@ -71,8 +71,16 @@ class Services:
 
     def _parts(self) -> Iterator[Coroutine[object, object, None]]:
         yield ReadinessNews(self._bus, self._state).run()
+        yield self._admin()
         if self.counters is not None:
             yield self._http(self.counters)
+
+    async def _admin(self) -> None:
+        from agent.admin.server import serve_admin  # noqa: PLC0415 - after the first lists
+        from agent.admin.service import AdminService  # noqa: PLC0415 - as above
+
+        service = AdminService(self._state, self.journal, lambda *_: "")
+        await serve_admin(self._options.roots.run, service)
 
     async def _http(self, counters: Counters) -> None:
         from agent.http.address import parse_address  # noqa: PLC0415 - only where it is asked for

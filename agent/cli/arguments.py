@@ -22,6 +22,9 @@ COMMANDS = (
     "run",
     "discover",
     "validate",
+    "explain",
+    "status",
+    "watch",
     "demo",
 )
 _GLOG_VALUES = ("stderrthreshold", "vmodule", "log-backtrace-at", "log-file", "log-file-max-size")
@@ -110,6 +113,9 @@ def build_parser() -> argparse.ArgumentParser:
     _add_run(commands)
     _add_discover(commands)
     _add_validate(commands)
+    _add_explain(commands)
+    _add_status(commands)
+    _add_watch(commands)
     commands.add_parser(
         "demo",
         help="show the whole job on an embedded sample node, in about 10 s",
@@ -212,6 +218,59 @@ def _add_validate(commands: _Commands[_Parser]) -> None:
     )
     _add_config(validate)
     _add_host(validate)
+
+
+def _add_explain(commands: _Commands[_Parser]) -> None:
+    explain = commands.add_parser(
+        "explain",
+        help="why a device is where it is, or why a pool has what it has",
+        description="Tells each selector's verdict on a device in order, the guard, health with "
+        "cause and since when, and the pod that holds it; of a pool its funnel, what can match "
+        "nothing on this host, and its devices. Asks the running agent; with --config-file, or "
+        "where none runs, scans the host once.",
+    )
+    explain.add_argument(
+        "subject",
+        metavar="DEVICE|RESOURCE",
+        help="PCI address, auxiliary device, netdev, or resource with or without its prefix",
+    )
+    explain.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    _add_config(explain, needed=False)
+    _add_host(explain)
+
+
+def _add_status(commands: _Commands[_Parser]) -> None:
+    status = commands.add_parser(
+        "status",
+        help="how the running agent stands: pools, devices, health, allocations",
+        description="Asks the running agent through its socket, so it runs where the agent runs, "
+        "as the same user or root. Exit code 0: ready; 1: not ready, or no agent.",
+    )
+    status.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    status.add_argument("--devices", action="store_true", help="list every device too")
+    _add_socket(status)
+
+
+def _add_watch(commands: _Commands[_Parser]) -> None:
+    watch = commands.add_parser(
+        "watch",
+        help="follow the running agent's events live",
+        description="Prints the events that the running agent remembers and then each one as it "
+        "happens, of every level whatever its log's is, until interrupted.",
+    )
+    watch.add_argument("--json", action="store_true", help="one JSON object a line, as in the log")
+    watch.add_argument("--from-now", action="store_true", help="leave out what happened before")
+    _add_socket(watch)
+
+
+def _add_socket(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--host-root",
+        metavar="DIR",
+        default="/",
+        help="the agent's host root: its socket is run/sriov-agent/agent.sock below; default /",
+    )
+    parser.set_defaults(kubelet_dir=DEFAULT_KUBELET_DIR)
 
 
 def _add_config(parser: argparse.ArgumentParser, *, needed: bool = True) -> None:

@@ -22,7 +22,18 @@ def explain(subject: str, state: AgentState) -> v1.Explanation:
         return v1.Explanation(subject, device=_device(device, state))
     if pool := _pool_named(subject, state):
         return v1.Explanation(subject, pool=_pool(pool, state))
-    return v1.Explanation(subject, near=_near(subject, state))
+    return v1.Explanation(subject, near=_near(subject, state), note=_refused(subject, state))
+
+
+def _refused(subject: str, state: AgentState) -> str:
+    """What is known of a pool that stands in the file and is not in force."""
+    for resource in state.config.refused:
+        if subject in {resource, resource.rpartition("/")[2]}:
+            return (
+                f"pool {resource} is in the file but was refused because of its errors: "
+                f"`sriov-agent validate {state.config.path}` lists them"
+            )
+    return ""
 
 
 def _device_named(subject: str, state: AgentState) -> Device | None:

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 import socket
+import sys
 from pathlib import Path
 
 import pytest

@@ -218,6 +218,11 @@ class Explanation(betterproto2.Message):
     Neither is known: the nearest names that are.
     """
 
+    note: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
+    """
+    What else is known of a subject that is neither: a pool that was refused, for example.
+    """
+
 
 default_message_pool.register_message("agent.v1", "Explanation", Explanation)
 

@@ -1,0 +1,119 @@
+"""Serves the admin socket: only the agent's own user, and root, get in."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import struct
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from grpclib.protocol import H2Protocol
+from grpclib.server import Server
+
+from agent import logs
+from agent.errors import AgentError
+from agent.kubelet.wire import BoundedConnection, WireCodec
+from agent.plugin.sockets import BoundSocket, bind_socket, is_listening
+from agent.tasks import Retry, keep_running
+
+if TYPE_CHECKING:
+    from grpclib._typing import IServable
+
+SOCKET = "agent.sock"
+MAX_REQUEST_BYTES = 64 * 1024
+_UCRED = struct.Struct("=iII")  # struct ucred: process, user, group (unix(7), SO_PEERCRED)
+_CLOSE_LIMIT_S = 0.1
+
+
+class _TakenError(AgentError):
+    """Another agent serves the socket: one that this one waits for, or that ends now."""
+
+
+class _Connection(BoundedConnection):
+    """A connection whose peer is known to be the agent's own user or root."""
+
+    max_message_bytes = MAX_REQUEST_BYTES
+
+    def __init__(self, plain: H2Protocol, peers: set[asyncio.Transport]) -> None:
+        super().__init__(plain.handler, plain.config, plain.h2_config)
+        self._peers = peers
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._transport = cast("asyncio.Transport", transport)
+        self._peers.add(self._transport)
+        if _user_of(transport.get_extra_info("socket")) not in {0, os.geteuid()}:
+            self._transport.abort()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        super().connection_lost(exc)
+        if self._transport is not None:
+            self._peers.discard(self._transport)
+
+
+class _AdminServer(Server):
+    """grpclib's server with a record of its connections, which it forgets when it closes."""
+
+    def __init__(self, service: IServable) -> None:
+        super().__init__([service], codec=WireCodec())
+        self.peers: set[asyncio.Transport] = set()
+
+    def _protocol_factory(self) -> H2Protocol:
+        return _Connection(super()._protocol_factory(), self.peers)
+
+
+async def serve_admin(folder: Path, service: IServable) -> None:
+    """Serve ``agent.sock`` in ``folder`` until cancelled.
+
+    A folder that cannot be written is told once and left at that; a socket on which another agent
+    listens is had once that one is gone.
+    """
+    path = folder / SOCKET
+
+    def failed(error: BaseException, _: int) -> None:
+        logs.emit_once("admin.unavailable", str(path), socket=str(path), error=str(error))
+
+    async def attempt() -> None:
+        await _serve(path, service)
+
+    try:
+        await keep_running(attempt, expected=(_TakenError,), retry=Retry(), failed=failed)
+    except (OSError, AgentError) as error:
+        failed(error, 0)
+
+
+async def _serve(path: Path, service: IServable) -> None:
+    bound = _bind(path)
+    server = _AdminServer(service)
+    try:
+        await server.start(sock=bound.listener)
+        logs.forget("admin.unavailable", str(path))
+        logs.emit("admin.listening", socket=str(path))
+        await asyncio.get_running_loop().create_future()
+    finally:
+        bound.unlink()
+        server.close()
+        for peer in tuple(server.peers):
+            peer.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_LIMIT_S):
+                await server.wait_closed()
+
+
+def _bind(path: Path) -> BoundSocket:
+    """Raises OSError or AgentError where it cannot be, _TakenError where it may be later."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if path.exists() and is_listening(path):
+        raise _TakenError("another agent serves it")
+    path.with_name(f".{path.name}").unlink(missing_ok=True)
+    return bind_socket(path)
+
+
+def _user_of(peer: socket.socket) -> int:
+    credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
+    user: int = _UCRED.unpack(credentials)[1]
+    return user

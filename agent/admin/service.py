@@ -1,0 +1,71 @@
+"""The answers on the admin socket: the agent's state as messages, the journal as a stream."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import aclosing, contextmanager
+from typing import cast
+
+from grpclib.const import Status
+from grpclib.exceptions import GRPCError
+
+from agent import logs
+from agent.journal import Entry, Journal
+from agent.rpc.agent import v1
+from agent.standing.explain import explain
+from agent.standing.state import AgentState
+from agent.standing.status import Title, status
+
+
+class AdminService(v1.AdminBase):
+    """Status, explanations and events; long answers are made, and encoded, in a thread."""
+
+    def __init__(self, state: Callable[[], AgentState], journal: Journal, title: Title) -> None:
+        self._state = state
+        self._journal = journal
+        self._title = title
+
+    async def status(self, message: v1.StatusRequest) -> v1.StatusReply:
+        """How the agent stands."""
+        state = self._state()
+
+        def make() -> bytes:
+            return bytes(status(state, devices=message.devices, title=self._title))
+
+        with _bugs_told("Status"):
+            return cast("v1.StatusReply", await asyncio.to_thread(make))
+
+    async def explain(self, message: v1.ExplainRequest) -> v1.Explanation:
+        """Why a device is where it is, or why a pool has what it has."""
+        state = self._state()
+
+        def make() -> bytes:
+            return bytes(explain(message.subject, state))
+
+        with _bugs_told("Explain"):
+            return cast("v1.Explanation", await asyncio.to_thread(make))
+
+    async def watch(self, message: v1.WatchRequest) -> AsyncIterator[v1.Event]:
+        """Every event from the asked one on."""
+        after = self._journal.newest if message.from_now else message.after
+        async with aclosing(self._journal.follow(after)) as entries:
+            async for entry in entries:
+                yield event_message(entry)
+
+
+def event_message(entry: Entry) -> v1.Event:
+    """One event of the journal."""
+    fields = json.dumps(entry.fields, separators=(",", ":"))
+    return v1.Event(entry.number, round(entry.time_s, 3), entry.level, entry.name, fields)
+
+
+@contextmanager
+def _bugs_told(method: str) -> Iterator[None]:
+    """A fault in making an answer costs that answer only."""
+    try:
+        yield
+    except Exception as error:
+        logs.emit("admin.failed", method=method, error=repr(error))
+        raise GRPCError(Status.INTERNAL, "fault in the agent; see its log") from error

@@ -1,0 +1,144 @@
+"""``explain``: why a device is where it is, or why a pool has what it has.
+
+The running agent is asked; with ``--config-file``, or where no agent runs, a scan of this moment
+answers in its place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from argparse import Namespace
+from collections.abc import Iterator
+
+from rich.text import Text
+
+from agent.admin.client import ask_explanation
+from agent.cli.moment import moment_of
+from agent.cli.host import roots_of
+from agent.cli.screen import BAD, DIM, GOOD, STRONG, WARN, Screen, clock, health, styled
+from agent.cli.status import holder_text
+from agent.errors import NoAgentError, UsageError
+from agent.rpc.agent import v1
+from agent.standing.explain import explain
+from agent.standing.json_form import text
+
+_MEMBERS_SHOWN = 32
+
+
+def command(arguments: Namespace) -> int:
+    """Explain one subject. Raises UsageError for one that is not known, ConfigError."""
+    told = _ask(arguments)
+    if told.device is None and told.pool is None:
+        raise UsageError(_unknown(told))
+    if arguments.output == "json":
+        sys.stdout.write(text(told))
+    else:
+        show(told, Screen())
+    return 0
+
+
+def _ask(arguments: Namespace) -> v1.Explanation:
+    if arguments.config_file is None:
+        try:
+            return asyncio.run(ask_explanation(roots_of(arguments).run, arguments.subject))
+        except NoAgentError as error:
+            print(f"no agent was asked ({error}); this is what a scan tells", file=sys.stderr)
+    return explain(arguments.subject, moment_of(arguments))
+
+
+def _unknown(told: v1.Explanation) -> str:
+    if told.note:
+        return told.note
+    near = f"; do you mean {', '.join(told.near)}?" if told.near else "; there are no pools"
+    return f"{told.subject} is neither a device nor a pool here{near}"
+
+
+def show(told: v1.Explanation, screen: Screen) -> None:
+    """The explanation for people."""
+    if told.device is not None:
+        _show_device(told.device, screen)
+    elif told.pool is not None:
+        _show_pool(told.pool, screen)
+
+
+def _show_device(told: v1.DeviceExplanation, screen: Screen) -> None:
+    device = told.device or v1.Device()
+    screen.line(f"{device.id}: {told.summary}", STRONG)
+    for fact in told.facts:
+        screen.line(f"  {fact.name + ':':15}{fact.value}")
+    if told.in_use:
+        screen.line(f"  in use by the host: {told.in_use}", WARN)
+    if device.health:
+        screen.line(f"  {'health:':15}{_health(device, told)}", str(health(device.health).style))
+    if pod := holder_text(device.holder):
+        screen.line(f"  {'held by:':15}{pod}")
+    for pool in told.pools:
+        screen.line()
+        screen.line(f"{pool.resource}: {pool.outcome}", GOOD if pool.chosen else "")
+        screen.table(_VERDICT_HEADERS, _verdicts(pool))
+
+
+def _health(device: v1.Device, told: v1.DeviceExplanation) -> str:
+    cause = f", {device.cause}" if device.cause else ""
+    detail = f": {told.health_detail}" if told.health_detail else ""
+    since = f" since {clock(device.since)}" if device.since else ""
+    return f"{device.health}{since}{cause}{detail}"
+
+
+_VERDICT_HEADERS = ("  SELECTOR", "WANTED", "FOUND", "VERDICT")
+
+
+def _verdicts(pool: v1.PoolVerdict) -> Iterator[list[str | Text]]:
+    several = len(pool.objects) > 1
+    for one in pool.objects:
+        place = f"[{one.selector_object}] " if several else ""
+        for verdict in one.verdicts:
+            passed = styled("passed", GOOD) if verdict.passed else styled("refused", BAD)
+            yield [f"  {place}{verdict.key}", verdict.wanted, verdict.actual, passed]
+        yield [f"  {place}=>", "", "", one.outcome]
+
+
+def _show_pool(told: v1.PoolExplanation, screen: Screen) -> None:
+    pool = told.pool or v1.Pool()
+    screen.line(f"{pool.resource} ({pool.device_type}): {told.summary}", STRONG)
+    for why in pool.why_empty:
+        screen.line(f"  why: {why}", WARN)
+    for note in pool.notes:
+        if not any(note.partition(": ")[2] in why for why in pool.why_empty):
+            screen.line(f"  note: {note}", WARN)
+    for overlap in told.overlaps:
+        screen.line(f"  {_overlap(overlap, pool)}", WARN)
+    screen.line()
+    screen.table(("  FUNCTIONS LEFT", "AFTER", "WANTED"), _funnel(pool))
+    if told.members:
+        screen.line()
+        screen.table(("  DEVICE", "HEALTH", "POD"), _members(told))
+    if (more := len(told.members) - _MEMBERS_SHOWN) > 0:
+        screen.line(f"  ... {more} more; `status --devices` lists all", DIM)
+
+
+def _overlap(overlap: v1.Overlap, pool: v1.Pool) -> str:
+    if overlap.loser == pool.resource:
+        return (
+            f"{overlap.devices} devices that match are taken by the earlier pool {overlap.winner}"
+        )
+    return f"{overlap.devices} of its devices are wanted by the later pool {overlap.loser} too"
+
+
+def _funnel(pool: v1.Pool) -> Iterator[list[str | Text]]:
+    several = max((s.selector_object for s in pool.funnel), default=0) > 1
+    before: dict[int, int] = {}
+    for step in pool.funnel:
+        place = f"[{step.selector_object}] " if several and step.selector_object else ""
+        emptied = not step.remaining and before.get(step.selector_object, 1) > 0
+        before[step.selector_object] = step.remaining
+        count = styled(f"  {step.remaining:>6}", BAD if emptied else "")
+        yield [count, f"{place}{step.step}", step.wanted]
+
+
+def _members(told: v1.PoolExplanation) -> Iterator[list[str | Text]]:
+    for device in told.members[:_MEMBERS_SHOWN]:
+        words = f"{device.health} ({device.cause})" if device.cause else device.health
+        style = health(device.health).style
+        yield [f"  {device.id}", Text(words, style=style), holder_text(device.holder) or "-"]

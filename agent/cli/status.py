@@ -1,0 +1,145 @@
+"""``status``: how the running agent stands, asked through its socket."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from argparse import Namespace
+from collections.abc import Iterator
+
+from rich.text import Text
+
+from agent.admin.client import ask_status
+from agent.cli.host import roots_of
+from agent.cli.screen import BAD, DIM, GOOD, STRONG, WARN, Screen, ago, health, styled
+from agent.rpc.agent import v1
+from agent.standing.json_form import text
+
+EXIT_NOT_READY = 1
+
+
+def command(arguments: Namespace) -> int:
+    """Print the status; 0 if the agent is ready, else 1. Raises NoAgentError."""
+    devices = arguments.devices or arguments.output == "json"
+    told = asyncio.run(ask_status(roots_of(arguments).run, devices=devices))
+    if arguments.output == "json":
+        sys.stdout.write(text(told))
+    else:
+        show(told, Screen(), devices=arguments.devices)
+    return 0 if told.ready else EXIT_NOT_READY
+
+
+def show(told: v1.StatusReply, screen: Screen, *, devices: bool) -> None:
+    """Tables of pools and PFs, and of devices if asked for, below a few lines."""
+    _head(told, screen)
+    if told.pools:
+        screen.line()
+        screen.table(_POOL_HEADERS, (_pool(pool, told.now) for pool in told.pools))
+        for pool in told.pools:
+            for why in pool.why_empty:
+                screen.line(f"{pool.resource} is empty: {why}", WARN)
+            for note in pool.notes:
+                if not any(note.partition(": ")[2] in why for why in pool.why_empty):
+                    screen.line(f"{pool.resource}: {note}", WARN)
+    for overlap in told.overlaps:
+        text = f"{overlap.winner} has {overlap.devices} devices that {overlap.loser} wants too"
+        screen.line(text, WARN)
+    if told.pfs:
+        screen.line()
+        screen.table(_PF_HEADERS, map(_pf, told.pfs))
+    if devices:
+        screen.line()
+        screen.table(_DEVICE_HEADERS, (_device(device, told.now) for device in told.devices))
+
+
+def _head(told: v1.StatusReply, screen: Screen) -> None:
+    node = f" on {told.node}" if told.node else ""
+    ready = "ready" if told.ready else "not ready"
+    since = ago(told.started_at, told.now)
+    words = f"sriov-agent {told.version}, process {told.pid}{node}, up {since}: {ready}"
+    screen.line(words, GOOD if told.ready else BAD)
+    for sentence in told.missing:
+        screen.line(f"missing: {sentence}", BAD)
+    for sentence in told.details:
+        screen.line(f"detail: {sentence}", WARN)
+    if config := told.config:
+        state = "in force" if config.in_force else "not in force"
+        screen.line(f"configuration {config.path}: {state}, {config.pools} pools", DIM)
+    if scan := told.scan:
+        screen.line(f"last scan: {scan.functions} functions in {scan.took_ms:g} ms", DIM)
+
+
+_POOL_HEADERS = ("POOL", "DEVICES", "HEALTHY", "HELD", "KUBELET", "SINCE", "CAUSES")
+
+
+def _pool(pool: v1.Pool, now: float) -> list[str | Text]:
+    server = pool.server
+    causes = ", ".join(f"{c.cause} ({c.devices})" for c in pool.causes)
+    well = GOOD if pool.devices and pool.healthy == pool.devices else BAD if pool.devices else DIM
+    return [
+        styled(pool.resource, STRONG),
+        str(pool.devices),
+        styled(str(pool.healthy), well),
+        str(pool.held),
+        _kubelet(server),
+        ago(server.since, now) if server else "-",
+        causes or (server.last_error if server else "") or "-",
+    ]
+
+
+def _kubelet(server: v1.Server | None) -> Text:
+    if server is None:
+        return styled("not offered", DIM)
+    if server.stream_live:
+        return styled(f"follows ({server.registered_by})", GOOD)
+    return styled("registered, no stream" if server.registered_by else "not registered", BAD)
+
+
+_PF_HEADERS = ("PF", "ADDRESS", "LINK", "VFS", "NUMA", "DRIVER", "DEVICE", "IN USE BY THE HOST")
+
+
+def _pf(pf: v1.Pf) -> list[str | Text]:
+    link = f"up {pf.speed_mbps // 1000}G" if pf.link == "up" and pf.speed_mbps else pf.link
+    colour = {"up": GOOD, "down": BAD, "admin down": BAD}.get(pf.link, DIM)
+    return [
+        styled(pf.name or "-", STRONG),
+        pf.address,
+        styled(link, colour),
+        f"{pf.num_vfs}/{pf.total_vfs}" if pf.total_vfs else "-",
+        "-" if pf.numa_node is None else str(pf.numa_node),
+        pf.driver or "unbound",
+        pf.title or f"{pf.vendor}:{pf.device}",
+        pf.in_use or "-",
+    ]
+
+
+_DEVICE_HEADERS = ("DEVICE", "ROLE", "PF", "POOL", "HEALTH", "SINCE", "POD")
+
+
+def _device(device: v1.Device, now: float) -> list[str | Text]:
+    pf = device.pf if device.pf != device.id else ""
+    told = " ".join(_health_words(device))
+    return [
+        device.id,
+        device.role,
+        (pf if device.index is None else f"{pf}#{device.index}") or "-",
+        device.pool or styled(device.refusal or "-", DIM),
+        Text(told, style=health(device.health).style),
+        ago(device.since, now),
+        holder_text(device.holder) or "-",
+    ]
+
+
+def _health_words(device: v1.Device) -> Iterator[str]:
+    yield device.health or "-"
+    if device.cause:
+        yield f"({device.cause})"
+
+
+def holder_text(holder: v1.Holder | None) -> str:
+    """Who holds a device; nothing where nobody does."""
+    if holder is None:
+        return ""
+    if not holder.pod:
+        return "a pod that is being started"
+    return f"{holder.namespace}/{holder.pod} ({holder.container})"
