@@ -363,6 +363,19 @@ _ALL = (
         ("method", "error"),
         "A bug in making an answer: that command got an error, the agent works on.",
     ),
+    LogEvent(
+        "host.rdma_module_missing",
+        WARNING,
+        ("module",),
+        "RDMA devices lack the nodes that this kernel module makes; they are handed out with what "
+        "there is. Load the module (modprobe) if pods need it.",
+    ),
+    LogEvent(
+        "host.function_unreadable",
+        WARNING,
+        ("function", "attribute"),
+        "A PCI function lacks an attribute that every function has; it is passed over.",
+    ),
 )
 
 EVENTS = {event.name: event for event in _ALL}

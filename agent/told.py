@@ -44,9 +44,20 @@ def tell_pools(before: Pools, after: Pools) -> None:
                 count=len(overlap.device_ids),
                 devices=shown(overlap.device_ids),
             )
+    _tell_host(before, after)
     for device_id, how in after.in_use.items():
         if before.in_use.get(device_id) != how and device_id not in after.resource_of:
             logs.emit("device.in_use", device=device_id, how=how)
+
+
+def _tell_host(before: Pools, after: Pools) -> None:
+    """What the host lacks: kernel modules without which RDMA nodes are missing, and attributes."""
+    old, new = before.snapshot, after.snapshot
+    if any(m.selectors.is_rdma for p in after.pools for m in p.members):
+        for module in sorted(set(new.missing_rdma_modules) - set(old.missing_rdma_modules)):
+            logs.emit("host.rdma_module_missing", module=module)
+    for function, attribute in sorted(set(new.unreadable) - set(old.unreadable)):
+        logs.emit("host.function_unreadable", function=function, attribute=attribute)
 
 
 def _tell_pool(pool: Pool, pools: Pools) -> None:
