@@ -120,14 +120,14 @@ class _Story:
     async def _vfs_appear(self) -> None:
         _step("Two more VFs are made on ens1f0, and the agent lives on")
         self._host.add_vfs(PORT_0, 6)
-        await self._until(lambda lists: len(lists[KERNEL_POOL]) == 6)  # noqa: PLR2004 - 4 and 2
+        await self._until(lambda lists: len(lists[KERNEL_POOL]) == 6)
         self._show(KERNEL_POOL)
 
     async def _config_is_edited(self) -> None:
         _step("The configuration is edited: DPDK may have all four VFs of ens1f1")
         before = self._kubelet.registrations
         self._node.write_config(indexes="0-3")
-        await self._until(lambda lists: len(lists[DPDK_POOL]) == 4)  # noqa: PLR2004 - all of them
+        await self._until(lambda lists: len(lists[DPDK_POOL]) == 4)
         self._show(DPDK_POOL)
         _fact(f"registrations since: {self._kubelet.registrations - before}")
 

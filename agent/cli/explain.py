@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from rich.text import Text
 
 from agent.admin.client import ask_explanation
-from agent.cli.moment import moment_of
 from agent.cli.host import roots_of
+from agent.cli.moment import moment_of
 from agent.cli.screen import BAD, DIM, GOOD, STRONG, WARN, Screen, clock, health, styled
 from agent.cli.status import holder_text
 from agent.errors import NoAgentError, UsageError

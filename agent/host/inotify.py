@@ -1,9 +1,9 @@
 """Directories followed by inotify, whatever becomes of them: the source of hints about files.
 
 A directory may be missing, removed, made anew, moved or reached through a link: the folders on
-the way to it are watched too, for the next name where that can matter. That also covers what inotify says nothing about: the
-removal of a directory in which a process still has a bound socket. Events that a full queue lost
-(inotify(7), IN_Q_OVERFLOW) become one ``LookAgain``.
+the way to it are watched too, for the next name where that can matter. That also covers what
+inotify says nothing about: the removal of a directory in which a process still has a bound socket.
+Events that a full queue lost (inotify(7), IN_Q_OVERFLOW) become one ``LookAgain``.
 """
 
 from __future__ import annotations

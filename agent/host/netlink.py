@@ -143,7 +143,7 @@ def link_fact(message: Any) -> LinkFact:
 def _vf_policies(vfinfo_list: Any) -> dict[int, VfLinkPolicy] | None:
     if vfinfo_list is None:
         return None
-    states = (info.get("vf_link_state") for info in vfinfo_list.get_attrs("IFLA_VF_INFO"))
+    states = (info.get_attr("IFLA_VF_LINK_STATE") for info in vfinfo_list.get_attrs("IFLA_VF_INFO"))
     return {
         state["vf"]: _VF_POLICIES[state["link_state"]]
         for state in states

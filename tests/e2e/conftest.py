@@ -48,7 +48,7 @@ def config(tmp_path: Path) -> ConfigFile:
     return ConfigFile(tmp_path / "config.json")
 
 
-def pool(name: str, *, prefix: str = "example.com", **rest: Any) -> dict[str, Any]:
+def pool(name: str, *, prefix: str = "example.com", **rest: object) -> dict[str, Any]:
     """A pool; keyword arguments that are no pool keys are selectors of one object."""
     own = {"deviceType", "excludeTopology", "additionalInfo", "health", "advertiseEmpty"}
     own |= {"allowInUse", "allocationPolicy"}

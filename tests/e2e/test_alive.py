@@ -6,6 +6,7 @@ import itertools
 import json
 import shutil
 import time
+from functools import partial
 from pathlib import Path
 
 import attrs
@@ -32,6 +33,10 @@ def has(kubelet: Kubelet, count: int, resource: str = NET) -> None:
 
 def lists_of(kubelet: Kubelet, resource: str = NET) -> list[tuple[Device, ...]]:
     return [devices for name, devices in kubelet.lists if name == resource]
+
+
+def lists_exactly(made: tuple[str, ...], kubelet: Kubelet) -> bool:
+    return kubelet.allocatable(NET) == made
 
 
 def test_a_driver_that_comes_late_adds_its_vf_without_a_restart(
@@ -95,7 +100,7 @@ def test_vfs_made_and_destroyed_fifty_times_are_told_truly(
             host.remove_vfs(PF)
             kubelet.wait_for(lambda k: not k.allocatable(NET), f"none in round {number}")
             made = host.add_vfs(PF, 1 + number % 8)
-            kubelet.wait_for(lambda k, made=made: k.allocatable(NET) == made, f"round {number}")
+            kubelet.wait_for(partial(lists_exactly, made), f"round {number}")
         descriptors = len(list(Path(f"/proc/{agent.process.pid}/fd").iterdir()))
         assert descriptors < 40
 
@@ -211,7 +216,8 @@ def test_a_held_device_that_vanishes_stays_in_the_list_as_unhealthy(
         with AgentProcess(host.root, config.path) as agent:
             has(kubelet, 4)
             host.remove_vfs(PF)
-            kubelet.wait_for(lambda k: lists_of(k)[-1] == (Device(held, healthy=False, numa_nodes=(0,)),))
+            last = (Device(held, healthy=False, numa_nodes=(0,)),)
+            kubelet.wait_for(lambda k: lists_of(k)[-1] == last)
             assert agent.wait_for("device.unhealthy")["cause"] == "device gone"
 
 
@@ -259,7 +265,7 @@ def voluntary_switches(pid: int) -> int:
 
 
 class ConfigMap:
-    """A mounted ConfigMap, swapped as kubelet does: new folder, new link, renamed over ``..data``."""
+    """A mounted ConfigMap, swapped as kubelet does: new folder, link renamed over ``..data``."""
 
     def __init__(self, folder: Path, key: str) -> None:
         self.folder = folder

@@ -1,4 +1,4 @@
-"""``--host-root /``: the agent as deployed, on netlink and kernel uevents, with a laid-out sysfs."""
+"""``--host-root /``: the agent as deployed, on netlink and uevents, with a laid-out sysfs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,10 @@ def agent_at_root(
     )
 
 
+def lists_exactly(made: tuple[str, ...], kubelet: Kubelet) -> bool:
+    return kubelet.allocatable(NET) == made
+
+
 def test_uevents_alone_tell_of_vfs_that_come_and_go(
     namespace: NetNamespace, host: HostBuilder, config: ConfigFile, kubelet: Kubelet
 ) -> None:
@@ -58,7 +63,7 @@ def test_uevents_alone_tell_of_vfs_that_come_and_go(
             made = host.add_vfs(PF, 1 + number % 8)
             for vf in made:
                 uevents.send("add", f"/devices/pci0000:3b/{vf}", "pci")
-            kubelet.wait_for(lambda k, made=made: k.allocatable(NET) == made, f"round {number}")
+            kubelet.wait_for(partial(lists_exactly, made), f"round {number}")
     uevents.close()
 
 

@@ -1,11 +1,11 @@
-"""Network namespaces for tests: real netlink, real veth pairs, real kernel uevents, nothing shared."""
+"""Network namespaces for tests: real netlink, veth pairs and uevents, nothing shared."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import shutil
-import socket
+import socket as sockets
 import struct
 import subprocess
 import threading
@@ -87,28 +87,28 @@ class NetNamespace:
         )
         return int(shown.stdout.split(":")[0])
 
-    def socket(self, protocol: int) -> socket.socket:
+    def socket(self, protocol: int) -> sockets.socket:
         """A netlink socket that lives inside."""
-        made: list[socket.socket] = []
+        made: list[sockets.socket] = []
         thread = threading.Thread(target=self._enter_and_open, args=(protocol, made))
         thread.start()
         thread.join()
         return made[0]
 
-    def _enter_and_open(self, protocol: int, made: list[socket.socket]) -> None:
+    def _enter_and_open(self, protocol: int, made: list[sockets.socket]) -> None:
         """In a thread of its own: only that thread changes its namespace."""
         libc = ctypes.CDLL(None, use_errno=True)
         with open(f"/proc/{self.pid}/ns/net") as namespace:  # noqa: PTH123 - a descriptor is wanted
             if libc.setns(namespace.fileno(), CLONE_NEWNET) != 0:
                 raise OSError(ctypes.get_errno(), "setns")
-        made.append(socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, protocol))
+        made.append(sockets.socket(sockets.AF_NETLINK, sockets.SOCK_RAW, protocol))
 
 
 class LinkSwitch:
     """Sets interfaces up and down by plain netlink messages: microseconds, no process started."""
 
     def __init__(self, namespace: NetNamespace) -> None:
-        self._socket = namespace.socket(socket.NETLINK_ROUTE)
+        self._socket = namespace.socket(sockets.NETLINK_ROUTE)
 
     def set(self, ifindex: int, *, up: bool) -> None:
         """Set IFF_UP or clear it, and wait for the kernel's word."""

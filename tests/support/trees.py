@@ -1,7 +1,8 @@
 """A host tree as reviewable text: one section for each folder, one line for each entry.
 
-``name = content`` is a file (``\\n`` for further lines, nothing for an empty one), ``name -> target``
-a link, ``name/`` an empty folder. A recorded machine holds no serial numbers and no MAC addresses.
+``name = content`` is a file (``\\n`` for further lines, nothing for an empty one),
+``name -> target`` a link, ``name/`` an empty folder. A recorded machine holds no serial numbers
+and no MAC addresses.
 """
 
 from __future__ import annotations

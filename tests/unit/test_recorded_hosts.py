@@ -67,7 +67,7 @@ def listed(pool: Pool, pools: Pools) -> list[str]:
 
 def allocated(pool: Pool, pools: Pools) -> dict[str, Any]:
     """What a container gets that asks for all devices of a pool."""
-    members = members_for(pool, tuple(reversed(pool.by_id)))
+    members = members_for(pool, tuple(pool.by_id)[::-1])
     try:
         answer = allocation(pool.config, members, rdma_cm=pools.snapshot.rdma_cm)
     except DeviceNotUsableError as error:

@@ -128,10 +128,14 @@ async def test_a_name_with_a_nul_character_is_refused() -> None:
     assert result.message
 
 
+def unreadable_file(folder: Path) -> None:
+    (folder / "config.json").write_text("{}")
+    (folder / "config.json").chmod(0)
+    folder.chmod(0o711)
+
+
 async def test_an_unreadable_file_is_told(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text("{}")
-    (tmp_path / "config.json").chmod(0)
-    tmp_path.chmod(0o711)
+    unreadable_file(tmp_path)
     program = (
         "import asyncio, os, pathlib\n"
         "from agent.config.source import read_source\n"

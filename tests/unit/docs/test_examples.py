@@ -11,7 +11,7 @@ import pytest
 from agent.config.load import load_config
 from agent.discovery.scan import scan
 from agent.host.hardware import ACC100, CONNECTX6, CONNECTX6_INFINIBAND, E810
-from agent.host.layout import HostBuilder, Port
+from agent.host.layout import HostBuilder
 from agent.model.snapshot import Snapshot
 from agent.pools.assign import assign
 

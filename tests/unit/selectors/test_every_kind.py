@@ -1,4 +1,4 @@
-"""Every selector with every device type it belongs to: it selects, it refuses, and it is explained."""
+"""Every selector with every device type it belongs to: selects, refuses, is explained."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from agent.host.layout import HostBuilder
 from agent.model.device import Kind
 from agent.model.snapshot import Snapshot
 from agent.pools.assign import assign
-from agent.pools.records import Pools
 from agent.pools.reasons import Refusal, pool_verdict
+from agent.pools.records import Pools
 from agent.selectors import SELECTORS
 
 NIC, FEC = "0000:5e:00.0", "0000:18:00.0"
@@ -80,9 +80,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
 
 
 def test_the_cases_cover_every_selector_and_every_kind_it_belongs_to() -> None:
-    assert {k: frozenset(v) for k, v in CASES.items()} == {
-        k: s.kinds for k, s in SELECTORS.items()
-    }
+    assert {k: frozenset(v) for k, v in CASES.items()} == {k: s.kinds for k, s in SELECTORS.items()}
 
 
 @pytest.mark.parametrize(

@@ -222,6 +222,17 @@ def rename(netdev: str, name: str) -> None:
     _set_link(netdev, "name", name)
 
 
+@contextmanager
+def default_route(netdev: str) -> Iterator[None]:
+    """Give a netdev that is up an address and the host's default route, for as long."""
+    _busybox("ip", "address", "add", "192.0.2.1/24", "dev", netdev)
+    _busybox("ip", "route", "add", "default", "via", "192.0.2.2", "dev", netdev)
+    try:
+        yield
+    finally:
+        _busybox("ip", "address", "flush", "dev", netdev)
+
+
 def _set_link(netdev: str, *words: str) -> None:
     _busybox("ip", "link", "set", netdev, *words)
 
