@@ -39,7 +39,8 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
     for sfnum in (1, 2):
         sf = host.sf("0000:5e:00.0", sfnum, f"ens2f0s{sfnum}")
         host.rdma(sf, f"mlx5_sf{sfnum}")
-    host.pf("0000:af:00.0", "ib0", CONNECTX6_INFINIBAND)
+    host.pf("0000:af:00.0", None, CONNECTX6_INFINIBAND)
+    host.netdev("ib0", "0000:af:00.0", link_type="infiniband")
     host.rdma("0000:af:00.0", "mlx5_9", pkey=0x8001)
     host.accelerator("0000:18:00.0", ACC100, vfs=4)
     snapshot = scan(host.roots)
