@@ -156,7 +156,7 @@ def test_events_of_interfaces_that_nothing_hangs_on_are_dropped_unread() -> None
 @needs_root
 def test_lost_events_are_told_as_an_overrun_and_the_socket_goes_on() -> None:
     async def work(netlink: Netlink) -> list[LinkFact]:
-        netlink._events.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 0)
+        netlink._events.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)
         async with aclosing(netlink.links()) as messages:
             ip(*("link set pf0 up", "link set pf0 down") * 50)
             async for message in messages:
