@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 
 import attrs
 
@@ -59,7 +59,7 @@ class Journal:
         """The remembered events newer than that of ``number``, oldest first."""
         return tuple(entry for entry in self._entries if entry.number > number)
 
-    async def follow(self, after: int = 0) -> AsyncIterator[Entry]:
+    async def follow(self, after: int = 0) -> AsyncGenerator[Entry, None]:
         """The events newer than ``after``, and every further one as it happens."""
         happened = asyncio.Event()
         self._waiting.add(happened)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Iterable
 from contextlib import aclosing
 
@@ -20,6 +21,8 @@ from agent.tasks import Retry, keep_running, together
 
 ASK_PAUSE_S = 0.25
 """Least time between two questions about the VFs of the PFs: an answer is long."""
+FLUSH_S = 0.05
+"""The kernel tells that an address goes or a link is set down before it ends their routes."""
 
 
 class LinkMonitor:
@@ -165,8 +168,19 @@ class LinkMonitor:
 
     async def _follow_routes(self, routes: DefaultRouteEvents) -> None:
         while True:
-            await routes.changed()
+            ifindex = await routes.changed()
+            if ifindex is not None:
+                if _name_of(ifindex) not in self._snapshot.default_route_netdevs:
+                    continue
+                await asyncio.sleep(FLUSH_S)
             self._bus.publish(HostHint("route"))
+
+
+def _name_of(ifindex: int) -> str | None:
+    try:
+        return socket.if_indextoname(ifindex)
+    except OSError:  # gone again: a uevent tells
+        return None
 
 
 def carriers(snapshot: Snapshot) -> tuple[Netdev, ...]:

@@ -37,6 +37,11 @@ class Hardware:
     total_vfs: int = 0
     vf: VfHardware = VfHardware("0000", None)
 
+    @property
+    def link_type(self) -> str:
+        """What its ports speak: adapters that can speak both tell by their class."""
+        return "infiniband" if self.pci_class == INFINIBAND else "ether"
+
 
 X710 = Hardware("8086", "1572", "i40e", total_vfs=64, vf=VfHardware("154c", "iavf"))
 E810 = Hardware("8086", "1592", "ice", total_vfs=128, vf=VfHardware("1889", "iavf"))

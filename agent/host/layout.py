@@ -91,7 +91,7 @@ class HostBuilder:
             self.write(self.folder(bdf) / "sriov_totalvfs", hardware.total_vfs)
             self.write(self.folder(bdf) / "sriov_numvfs", 0)
         if netdev is not None:
-            self.netdev(netdev, bdf)
+            self.netdev(netdev, bdf, link_type=hardware.link_type)
         if vfs:
             self.add_vfs(bdf, vfs, hardware.vf)
         return bdf
@@ -138,7 +138,7 @@ class HostBuilder:
             self.function(bdf, hardware, numa=numa, iommu=vf.iommu)
             self.link(folder / f"virtfn{index}", self.folder(bdf))
             if vf.netdevs and netdev is not None:
-                self.netdev(f"{netdev}v{index}", bdf, up=False)
+                self.netdev(f"{netdev}v{index}", bdf, link_type=hardware.link_type, up=False)
         self.write(folder / "sriov_numvfs", count)
         return self.vfs(pf)
 

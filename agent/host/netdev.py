@@ -15,6 +15,7 @@ from agent.model.device import Netdev
 
 CLASS = "class/net"
 _IFF_UP = 0x1
+_SPEED_UNKNOWN = 0xFFFFFFFF
 _VIRTIO = re.compile(r"virtio\d+")
 _LINK_TYPES = {1: "ether", 32: "infiniband"}  # ARPHRD_ETHER, ARPHRD_INFINIBAND
 
@@ -115,7 +116,6 @@ def _read_rest(netdev: int, port: Netdev) -> Netdev:
     entries = sorted(sysfs.listing(netdev))
     raw_type, flags, ifindex, speed = sysfs.read_raws(netdev, ("type", "flags", "ifindex", "speed"))
     link_type, admin_up = _link(raw_type, flags)
-    speed_mbps = _number(speed)
     return Netdev(
         name=port.name,
         ifindex=_number(ifindex),
@@ -123,7 +123,7 @@ def _read_rest(netdev: int, port: Netdev) -> Netdev:
         admin_up=admin_up,
         carrier=None if admin_up is False else _flag(sysfs.read_raw(netdev, "carrier")),
         operstate=sysfs.read_text(netdev, "operstate"),
-        speed_mbps=speed_mbps if speed_mbps is not None and speed_mbps > 0 else None,
+        speed_mbps=_speed(speed),
         phys_switch_id=port.phys_switch_id,
         phys_port_name=port.phys_port_name,
         uppers=_stacked(entries, "upper_"),
@@ -151,6 +151,12 @@ def _number(raw: bytes | None, base: int = 10) -> int | None:
         return int(raw, base) if raw else None
     except ValueError:
         return None
+
+
+def _speed(raw: bytes | None) -> int | None:
+    """Mbit/s; SPEED_UNKNOWN is -1, which older kernels print without its sign."""
+    speed = _number(raw)
+    return speed if speed is not None and 0 < speed < _SPEED_UNKNOWN else None
 
 
 def _flag(raw: bytes | None) -> bool | None:

@@ -28,7 +28,8 @@ _RTEXT_FILTER_VF = 1  # uapi linux/rtnetlink.h
 _RTEXT_FILTER_SKIP_STATS = 8  # with its statistics the list of 256 VFs passes what netlink can nest
 _QUESTION = _RTEXT_FILTER_VF | _RTEXT_FILTER_SKIP_STATS
 _IFF_UP = 1
-_IFI_INDEX = struct.Struct("=16xBxHi")  # struct nlmsghdr, then family, type and index of ifinfomsg
+_LINK_HEADER = struct.Struct("=4xH10xBxHi")  # type of nlmsghdr; family, type, index of ifinfomsg
+_LINK_MESSAGES = (16, 17)  # RTM_NEWLINK, RTM_DELLINK
 _VF_POLICIES = tuple(VfLinkPolicy)  # IFLA_VF_LINK_STATE_AUTO, _ENABLE, _DISABLE
 
 
@@ -183,11 +184,13 @@ def is_wanted(data: bytes, ifindexes: frozenset[int] | None) -> bool:
     """Whether a link message is worth decoding: of a wanted interface, and not a bridge's own.
 
     A port that leaves a bridge is told as RTM_DELLINK of family AF_BRIDGE; it is still there.
-    Datagrams too short to be a link message pass, so that errors are seen.
+    Anything but a link message passes: pyroute2 tells of lost messages in the same queue.
     """
-    if len(data) < _IFI_INDEX.size:
+    if len(data) < _LINK_HEADER.size:
         return True
-    family, _, ifindex = _IFI_INDEX.unpack_from(data)
+    kind, family, _, ifindex = _LINK_HEADER.unpack_from(data)
+    if kind not in _LINK_MESSAGES:
+        return True
     return family == socket.AF_UNSPEC and (ifindexes is None or ifindex in ifindexes)
 
 

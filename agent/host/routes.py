@@ -34,6 +34,7 @@ _NEXTHOP_GROUP = struct.Struct("=IBBH")  # id, weight, weight's high byte, reser
 _RTF_UP = 0x1
 _RTF_REJECT = 0x200
 _LOOPBACK = "lo"
+_NO_INTERFACE = "*"  # how IPv4's table writes a black hole
 _ATTEMPTS = 5
 
 
@@ -51,7 +52,7 @@ def from_procfs(proc: int) -> tuple[str, ...]:
     IPv4's file tells only the first leg of a multipath route, which is why the dump is preferred.
     """
     found = {*_ipv4_lines(_lines(proc, "net/route")), *_ipv6_lines(_lines(proc, "net/ipv6_route"))}
-    return tuple(sorted(found - {_LOOPBACK}))
+    return tuple(sorted(found - {_LOOPBACK, _NO_INTERFACE}))
 
 
 def from_kernel() -> tuple[str, ...]:

@@ -14,61 +14,18 @@ import os
 import shutil
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any
-
-import attrs
 
 from agent.discovery.scan import scan
-from agent.host import sysfs
 from agent.host.hardware import E810
 from agent.host.layout import HostBuilder
+from tests.support.host_calls import HostCalls, host_calls
 
 _PER_PF = 256
 _ROUNDS = 15
 SHAPES = ("vfio", "netdev", "rdma")
-
-
-@attrs.define
-class Recorder:
-    """Stands in for :mod:`os` in the one module that reads the host, and notes what it is asked."""
-
-    files: list[str] = attrs.field(factory=list)
-    links: list[str] = attrs.field(factory=list)
-    counts: Counter[str] = attrs.field(factory=Counter)
-    _folders: dict[int, str] = attrs.field(factory=dict)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(os, name)
-
-    def open(self, path: Any, flags: int, *, dir_fd: int | None = None) -> int:
-        self.counts["open"] += 1
-        descriptor = os.open(path, flags, dir_fd=dir_fd)
-        if flags & os.O_DIRECTORY:
-            self._folders[descriptor] = self._named(path, dir_fd)
-        else:
-            self.files.append(self._named(path, dir_fd))
-        return descriptor
-
-    def readlink(self, path: Any, *, dir_fd: int | None = None) -> str:
-        self.counts["readlink"] += 1
-        target = os.readlink(path, dir_fd=dir_fd)
-        self.links.append(self._named(path, dir_fd))
-        return target
-
-    def listdir(self, path: int) -> list[str]:
-        self.counts["listdir"] += 1
-        return os.listdir(path)
-
-    def access(self, path: Any, mode: int, *, dir_fd: int | None = None) -> bool:
-        self.counts["access"] += 1
-        return os.access(path, mode, dir_fd=dir_fd)
-
-    def _named(self, path: Any, dir_fd: int | None) -> str:
-        return str(path) if dir_fd is None else f"{self._folders[dir_fd]}/{path}"
 
 
 def lay_out(root: Path, functions: int, shape: str) -> HostBuilder:
@@ -84,27 +41,13 @@ def lay_out(root: Path, functions: int, shape: str) -> HostBuilder:
     return host
 
 
-def recorded(host: HostBuilder) -> Recorder:
-    """What one scan asks the host for."""
-    recorder = Recorder()
-    sysfs.os = recorder  # type: ignore[attr-defined]
-    try:
-        scan(host.roots)
-    finally:
-        sysfs.os = os  # type: ignore[attr-defined]
-    return recorder
-
-
-def bare(recorder: Recorder) -> None:
+def bare(calls: HostCalls) -> None:
     """The floor."""
-    for path in recorder.files:
+    for path in calls.files:
         file = os.open(path, os.O_RDONLY)
-        try:
-            os.read(file, 256)
-        except OSError:
-            pass
+        os.read(file, 256)
         os.close(file)
-    for path in recorder.links:
+    for path in calls.links:
         os.readlink(path)
 
 
@@ -125,7 +68,8 @@ def measure(size: int, shape: str) -> str:
     root = Path(mkdtemp(prefix="bench-scan-", dir="/dev/shm"))
     try:
         host = lay_out(root, size, shape)
-        asked = recorded(host)
+        with host_calls() as asked:
+            scan(host.roots)
         floor_s, scan_s = best_s(lambda: bare(asked), lambda: scan(host.roots))
         return (
             f"{size:9}  {shape:7}{len(asked.files):7}{len(asked.links):7}"

@@ -105,6 +105,22 @@ def test_a_default_route_that_moves_takes_its_new_leg_out_of_the_pool(
         kubelet.wait_for(lambda k: not k.allocatable(NET))
 
 
+def test_a_default_route_that_ends_with_its_address_or_its_link_lets_its_leg_in_again(
+    namespace: NetNamespace, host: HostBuilder, config: ConfigFile, kubelet: Kubelet
+) -> None:
+    route = ("addr replace 10.0.0.1/24 dev ens1f0", "route replace default via 10.0.0.2")
+    host.pf(PF, "ens1f0")
+    config.write(pool("net", vendors=["8086"], health={"link": False}))
+    with agent_at_root(namespace, host, config.path) as agent:
+        kubelet.wait_for(lambda k: k.allocatable(NET) == (PF,))
+        agent.wait_for("netlink.open")
+        for end in ("addr del 10.0.0.1/24 dev ens1f0", "link set ens1f0 down"):
+            namespace.ip(*route)
+            kubelet.wait_for(lambda k: not k.allocatable(NET), "in use")
+            namespace.ip(end)
+            kubelet.wait_for(lambda k: k.allocatable(NET) == (PF,), end)
+
+
 def test_discover_names_the_reason_on_a_node_of_its_own(
     namespace: NetNamespace, host: HostBuilder
 ) -> None:

@@ -44,7 +44,15 @@ def missing() -> str | None:
 def built() -> str:
     """Build the image; its name in the suite's store."""
     if BASE not in _names():
-        _buildah("build", "--tag", BASE, "--file", "-", str(_base()), text="FROM scratch\nADD root.tar /\n")
+        _buildah(
+            "build",
+            "--tag",
+            BASE,
+            "--file",
+            "-",
+            str(_base()),
+            text="FROM scratch\nADD root.tar /\n",
+        )
     context = ("--file", str(CONTAINERFILE), str(REPOSITORY))
     # The docker format, since OCI's has no health check.
     _buildah("build", "--format", "docker", "--pull-never", "--tag", TAG, *context)
@@ -104,7 +112,11 @@ def _make_base(folder: Path) -> None:
 
 
 def _names() -> set[str]:
-    return {name for image in json.loads(_buildah("images", "--json")) for name in image.get("names") or ()}
+    return {
+        name
+        for image in json.loads(_buildah("images", "--json"))
+        for name in image.get("names") or ()
+    }
 
 
 def _bytes(size: str) -> int:
@@ -117,14 +129,25 @@ def _buildah(*arguments: str, text: str | None = None) -> str:
     where = ("--root", str(store / "root"), "--runroot", str(store / "run"))
     network = ("--isolation", "chroot", "--network", "host") if arguments[0] == "build" else ()
     done = subprocess.run(
-        ["nice", "buildah", *where, "--storage-driver", "overlay", arguments[0], *network, *arguments[1:]],
+        [
+            "nice",
+            "buildah",
+            *where,
+            "--storage-driver",
+            "overlay",
+            arguments[0],
+            *network,
+            *arguments[1:],
+        ],
         input=text,
         capture_output=True,
         text=True,
         check=False,
     )
     if done.returncode:
-        raise RuntimeError(f"buildah {' '.join(arguments)}:\n{done.stdout[-4000:]}{done.stderr[-4000:]}")
+        raise RuntimeError(
+            f"buildah {' '.join(arguments)}:\n{done.stdout[-4000:]}{done.stderr[-4000:]}"
+        )
     return done.stdout
 
 

@@ -1,0 +1,70 @@
+"""Facts of a few devices read anew: what only a scan reads is kept from the scan."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agent.discovery.reread import reread
+from agent.discovery.scan import scan
+from agent.host.hardware import ACC100, CONNECTX6, E810
+from agent.host.layout import HostBuilder, Port
+
+PF = "0000:03:00.0"
+VF0 = "0000:03:01.0"
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> HostBuilder:
+    """One of everything, in switchdev mode."""
+    host = HostBuilder(tmp_path)
+    host.pf(PF, None, CONNECTX6, vfs=2)
+    host.netdev("up", PF, port=Port("p0", "ab"))
+    host.netdev("rep0", PF, port=Port("pf0vf0", "ab"))
+    host.rdma(VF0, "mlx5_2")
+    host.vdpa(host.vfs(PF)[1], "vhost")
+    host.rdma(host.sf(PF, 88, "up_s88"), "mlx5_4")
+    host.pf("0000:3b:00.0", "ens1", E810)
+    host.add_vfs("0000:3b:00.0", 2, E810.vf.vfio)
+    host.accelerator("0000:b1:00.0", ACC100, vfs=1)
+    host.write(
+        host.root / "devlink.json",
+        f'{{"info": {{"pci/{PF}": {{"versions": {{"running": {{"fw.app.name": "Comms"}}}}}}}}}}',
+    )
+    return host
+
+
+def test_on_a_quiet_host_every_device_reads_as_the_scan_read_it(host: HostBuilder) -> None:
+    devices = scan(host.roots).devices
+    assert reread(host.roots, devices) == devices
+    for device in devices:
+        assert reread(host.roots, (device,)) == (device,)
+
+
+def test_rdma_nodes_that_come_back_from_a_pod_are_seen(host: HostBuilder) -> None:
+    bare = scan(host.roots).by_id[host.vfs(PF)[1]]
+    rdma = host.rdma(bare.id, "mlx5_3")
+    (fresh,) = reread(host.roots, (bare,))
+    assert (bare.rdma, fresh.rdma) == ((), (rdma,))
+
+
+def test_another_driver_is_seen(host: HostBuilder) -> None:
+    known = scan(host.roots).by_id[VF0]
+    host.set_driver(VF0, "vfio-pci")
+    (fresh,) = reread(host.roots, (known,))
+    assert (known.driver, fresh.driver) == ("mlx5_core", "vfio-pci")
+    assert (fresh.index, fresh.pf_name, fresh.representor) == (0, "up", "rep0")
+
+
+def test_devices_that_are_gone_are_left_out(host: HostBuilder) -> None:
+    known = scan(host.roots).by_id
+    host.remove_vfs("0000:3b:00.0")
+    wanted = (known["0000:3b:01.0"], known[VF0])
+    assert reread(host.roots, wanted) == (known[VF0],)
+
+
+def test_a_host_that_is_gone_has_no_devices(host: HostBuilder, tmp_path: Path) -> None:
+    devices = scan(host.roots).devices
+    (tmp_path / "sys").rename(tmp_path / "elsewhere")
+    assert reread(host.roots, devices) == ()

@@ -1,0 +1,193 @@
+"""RDMA devices, their character devices, and vDPA and auxiliary devices below functions."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from agent.discovery.scan import scan
+from agent.host.hardware import ACC100, CONNECTX6, CONNECTX6_INFINIBAND, Hardware
+from agent.host.layout import HostBuilder
+from agent.model.device import Device, Kind, RdmaDevice, Role, VdpaDevice
+
+PF = "0000:03:00.0"
+VF0, VF1 = "0000:03:01.0", "0000:03:01.1"
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> HostBuilder:
+    host = HostBuilder(tmp_path)
+    host.pf(PF, "ens3", CONNECTX6, vfs=2, numa=1)
+    return host
+
+
+def device(host: HostBuilder, name: str) -> Device:
+    return scan(host.roots).by_id[name]
+
+
+def test_an_rdma_device_is_read_with_its_nodes_and_pkey(host: HostBuilder) -> None:
+    on_pf, on_vf = host.rdma(PF, "mlx5_0"), host.rdma(VF0, "mlx5_2", pkey=0x8001)
+    snapshot = scan(host.roots)
+    assert snapshot.by_id[PF].rdma == (on_pf,)
+    assert snapshot.by_id[VF0].rdma == (on_vf,)
+    assert (snapshot.by_id[PF].pkey, snapshot.by_id[VF0].pkey) == (0xFFFF, 0x8001)
+    assert snapshot.by_id[VF1].is_rdma is False
+    assert (snapshot.rdma_cm, snapshot.missing_rdma_modules) == (True, ())
+
+
+def test_a_function_may_have_several_rdma_devices(host: HostBuilder) -> None:
+    second, first = host.rdma(VF0, "roceb"), host.rdma(VF0, "rocea", pkey=0x1234)
+    found = device(host, VF0)
+    assert (found.rdma, found.pkey) == ((first, second), 0x1234)
+
+
+def test_old_connection_manager_nodes_are_found(host: HostBuilder) -> None:
+    host.rdma(VF0, "mlx5_2")
+    host.write(host.root / "sys/class/infiniband_cm/ucm0/ibdev", "mlx5_2")
+    assert device(host, VF0).rdma[0].ucm == ("/dev/infiniband/ucm0",)
+
+
+def test_nodes_that_are_not_all_there_leave_the_device_and_name_the_modules(
+    host: HostBuilder,
+) -> None:
+    host.rdma(VF0, "mlx5_2", umad=False)
+    (host.root / "dev/infiniband/rdma_cm").unlink()
+    snapshot = scan(host.roots)
+    assert snapshot.by_id[VF0].rdma == (RdmaDevice("mlx5_2", uverbs=("/dev/infiniband/uverbs0",)),)
+    assert snapshot.missing_rdma_modules == ("ib_umad", "rdma_ucm")
+    assert snapshot.rdma_cm is False
+
+
+def test_a_loaded_module_without_a_node_for_iwarp_devices_is_not_missing(host: HostBuilder) -> None:
+    host.rdma(VF0, "irdma0", umad=False)
+    host.write(host.root / "sys/class/infiniband_mad/abi_version", 5)
+    assert scan(host.roots).missing_rdma_modules == ()
+
+
+def test_a_host_without_rdma_devices_misses_no_module(host: HostBuilder) -> None:
+    assert scan(host.roots).missing_rdma_modules == ()
+
+
+def test_rdma_devices_that_no_class_links_are_found_in_the_functions_own_folder(
+    host: HostBuilder,
+) -> None:
+    on_pf, on_vf = host.rdma(PF, "mlx5_0"), host.rdma(VF0, "mlx5_2")
+    shutil.rmtree(host.root / "sys/class/infiniband")
+    found = scan(host.roots).by_id
+    assert (found[PF].rdma, found[VF0].rdma) == ((on_pf,), (on_vf,))
+
+
+def test_infiniband_functions_are_network_functions(host: HostBuilder) -> None:
+    host.pf("0000:af:00.0", "ib0", CONNECTX6_INFINIBAND, vfs=1)
+    assert device(host, "0000:af:01.0").kind is Kind.NET_DEVICE
+
+
+def test_an_rdma_function_of_another_class_is_a_network_function(host: HostBuilder) -> None:
+    other = Hardware("1dd8", "100a", "vendor_rdma", 0x0B4000)
+    host.function("0000:c1:00.0", other)
+    assert scan(host.roots).skipped_classes == (("0x0b40", 1),)
+    host.rdma("0000:c1:00.0", "rdma0")
+    found = scan(host.roots)
+    assert found.by_id["0000:c1:00.0"].kind is Kind.NET_DEVICE
+    assert found.skipped_classes == ()
+
+
+def test_a_sub_function_is_read_with_everything_that_the_host_tells(host: HostBuilder) -> None:
+    name = host.sf(PF, 88, "en3s88")
+    rdma = host.rdma(name, "mlx5_4", pkey=0x7FFF)
+    found = device(host, name)
+    assert found.netdev is not None
+    assert found == Device(
+        id="mlx5_core.sf.2",
+        kind=Kind.AUX_NET_DEVICE,
+        role=Role.SF,
+        pci_address=PF,
+        vendor="15b3",
+        device="101d",
+        pci_class=0x020000,
+        driver="mlx5_core.sf",
+        numa_node=1,
+        pf_address=PF,
+        pf_name="ens3",
+        index=88,
+        netdevs=(found.netdev,),
+        rdma=(rdma,),
+        pkey=0x7FFF,
+        aux_type="sf",
+    )
+    assert found.netdev.name == "en3s88"
+
+
+def test_auxiliary_devices_of_every_type_are_kept_behind_their_function(host: HostBuilder) -> None:
+    for name in ("mlx5_core.eth.0", "mlx5_core.rdma.0", "mlx5_core.sf.10"):
+        host.auxiliary(PF, name)
+    host.auxiliary(VF0, "mlx5_core.eth.2")
+    host.sf(PF, 7)
+    found = [(d.id, d.role, d.pf_address) for d in scan(host.roots).devices]
+    assert found == [
+        (PF, Role.PF, PF),
+        ("mlx5_core.eth.0", Role.AUX, PF),
+        ("mlx5_core.rdma.0", Role.AUX, PF),
+        ("mlx5_core.sf.2", Role.SF, PF),
+        ("mlx5_core.sf.10", Role.SF, PF),
+        (VF0, Role.VF, PF),
+        ("mlx5_core.eth.2", Role.AUX, PF),
+        (VF1, Role.VF, PF),
+    ]
+
+
+def test_the_auxiliary_devices_of_a_sub_function_are_its_own_business(host: HostBuilder) -> None:
+    sf = host.sf(PF, 88)
+    host.auxiliary(sf, "mlx5_core.eth.5")
+    assert "mlx5_core.eth.5" not in scan(host.roots).by_id
+
+
+def test_auxiliary_devices_below_accelerators_are_passed_over(host: HostBuilder) -> None:
+    host.accelerator("0000:b1:00.0", ACC100)
+    host.auxiliary("0000:b1:00.0", "vendor.part.0")
+    assert "vendor.part.0" not in scan(host.roots).by_id
+
+
+def test_a_bus_of_plain_folders_finds_the_parent_in_its_listing(host: HostBuilder) -> None:
+    host.write(host.root / "sys/bus/auxiliary/devices/mlx5_core.sf.4/sfnum", 12)
+    (host.folder(PF) / "mlx5_core.sf.4").mkdir()
+    found = device(host, "mlx5_core.sf.4")
+    assert (found.pci_address, found.index) == (PF, 12)
+
+
+@pytest.mark.parametrize(
+    ("vdpa_type", "char_device"), [("vhost", "/dev/vhost-vdpa-0"), ("virtio", None), (None, None)]
+)
+def test_a_vdpa_device_belongs_to_the_function_above_it(
+    host: HostBuilder, vdpa_type: str | None, char_device: str | None
+) -> None:
+    name = host.vdpa(VF1, vdpa_type)
+    snapshot = scan(host.roots)
+    assert snapshot.by_id[VF1].vdpa == (VdpaDevice(name, vdpa_type, char_device),)
+    assert snapshot.by_id[VF0].vdpa == snapshot.by_id[PF].vdpa == ()
+
+
+def test_a_vdpa_device_belongs_to_a_sub_function_rather_than_to_its_parent(
+    host: HostBuilder,
+) -> None:
+    sf = host.sf(PF, 88)
+    host.vdpa(sf, "vhost")
+    found = scan(host.roots).by_id
+    assert (len(found[sf].vdpa), found[PF].vdpa) == (1, ())
+
+
+def test_devlink_facts_of_a_laid_out_host_reach_its_devices(host: HostBuilder) -> None:
+    sf = host.sf(PF, 88)
+    host.write(
+        host.root / "devlink.json",
+        f"""{{"info": {{"pci/{PF}": {{"versions": {{"running": {{"fw.app.name": "Comms"}}}}}}}},
+             "param": {{
+               "pci/{VF0}": [{{"name": "enable_rdma", "values": [{{"value": true}}]}}],
+               "auxiliary/{sf}": [{{"name": "enable_rdma", "values": [{{"value": false}}]}}]}}}}""",
+    )
+    found = scan(host.roots).by_id
+    assert [found[d].ddp_profile for d in (PF, VF0, sf)] == ["Comms"] * 3
+    assert [found[d].rdma_enabled for d in (PF, VF0, sf)] == [None, True, False]
+    assert found[VF0].is_rdma
