@@ -79,5 +79,5 @@ async def test_a_follower_that_leaves_is_forgotten() -> None:
     entries = journal.follow()
     await take(entries, 1)
     assert len(journal._waiting) == 1
-    await entries.aclose()  # type: ignore[attr-defined]
+    await entries.aclose()
     assert not journal._waiting

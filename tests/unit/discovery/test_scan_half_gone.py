@@ -12,7 +12,6 @@ from unittest import mock
 import pytest
 
 from agent.discovery.scan import scan
-from agent.host import sysfs
 from agent.host.layout import HostBuilder
 from agent.model.device import Role
 
@@ -104,7 +103,7 @@ def test_an_attribute_that_refuses_to_be_read_is_absent(host: HostBuilder, error
             raise OSError(error, os.strerror(error))
         return real_read(descriptor, size)
 
-    with mock.patch.object(sysfs.os, "read", read):
+    with mock.patch("os.read", read):
         pf = scan(host.roots).by_id[PF]
     assert pf.netdev is not None
     assert (pf.netdev.carrier, pf.netdev.admin_up) == (None, True)
@@ -123,4 +122,4 @@ def _before(entry: str, *, of: str, act: Callable[[], None]) -> mock._patch[Call
             act()
         return real(path, *arguments, dir_fd=dir_fd)
 
-    return mock.patch.object(sysfs.os, call, first)
+    return mock.patch(f"os.{call}", first)
