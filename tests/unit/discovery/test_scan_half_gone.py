@@ -116,7 +116,7 @@ def _before(entry: str, *, of: str, act: Callable[[], None]) -> mock._patch[Call
     done: list[bool] = []
 
     def first(path: str, *arguments: object, dir_fd: int | None = None) -> object:
-        folder = os.readlink(f"/proc/self/fd/{dir_fd}") if dir_fd is not None else ""
+        folder = str(Path(f"/proc/self/fd/{dir_fd}").resolve()) if dir_fd is not None else ""
         if not done and str(path) == entry and folder.endswith(of):
             done.append(True)
             act()

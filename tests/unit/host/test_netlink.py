@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import socket
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import aclosing
 from pathlib import Path
 from typing import TypeVar
@@ -20,6 +19,7 @@ from agent.host.netlink_wire import attribute
 from agent.model.link import LinkFact, VfLinkPolicy
 from tests.support.inside import in_own_network, ip, needs_root
 from tests.support.log_lines import LogLines
+from tests.support.netns import NetNamespace
 
 T = TypeVar("T")
 PATIENCE_S = 20.0
@@ -97,24 +97,14 @@ def test_a_rename_keeps_the_number() -> None:
 @needs_root
 def test_an_interface_that_moves_to_another_namespace_is_gone() -> None:
     async def work(netlink: Netlink) -> tuple[LinkFact, LinkFact | None]:
-        async with aclosing(netlink.links()) as messages:
-            ip("netns add pod", "link set pf0 netns pod")
-            facts = await until(messages, lambda f: f.gone)
-        return facts[-1], await netlink.ask("pf0")
+        with NetNamespace() as pod:
+            async with aclosing(netlink.links()) as messages:
+                ip(f"link set pf0 netns {pod.pid}")
+                facts = await until(messages, lambda f: f.gone)
+            return facts[-1], await netlink.ask("pf0")
 
-    with own_netns_names():
-        fact, asked = on_netlink(work)
+    fact, asked = on_netlink(work)
     assert (fact.name, fact.gone, asked) == ("pf0", True, None)
-
-
-@contextlib.contextmanager
-def own_netns_names() -> Iterator[None]:
-    """``ip netns add`` leaves a name in /run/netns; it is taken away again."""
-    try:
-        yield
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            ip("netns delete pod")
 
 
 @pytest.mark.root

@@ -1,0 +1,140 @@
+"""Devlink's answers, built as uapi linux/devlink.h numbers them, and the file that stands in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agent.host import devlink, sysfs
+from agent.host.devlink import DevlinkFacts, parse_info, parse_params
+from agent.host.netlink_wire import attribute
+
+_BUS, _DEVICE, _DRIVER, _SERIAL = 1, 2, 98, 99
+_PARAM, _PARAM_NAME, _PARAM_GENERIC, _PARAM_TYPE = 80, 81, 82, 83
+_VALUES, _VALUE, _DATA, _CMODE = 84, 85, 86, 87
+_FIXED, _RUNNING, _STORED, _NAME, _CONTENT = 100, 101, 102, 103, 104
+_NESTED = 0x8000
+_FLAG = 6  # NLA_FLAG: the type of boolean parameters
+_RUNTIME, _DRIVERINIT = b"\0", b"\1"
+
+
+def instance(name: str, *attributes: bytes, bus: str = "pci") -> bytes:
+    """One message of a dump: generic header, handle, content."""
+    handle = attribute(_BUS, f"{bus}\0".encode()) + attribute(_DEVICE, f"{name}\0".encode())
+    return bytes(4) + handle + b"".join(attributes)
+
+
+def version(kind: int, name: str, content: str) -> bytes:
+    """A version of ``devlink dev info``."""
+    named = attribute(_NAME, f"{name}\0".encode()) + attribute(_CONTENT, f"{content}\0".encode())
+    return attribute(kind | _NESTED, named)
+
+
+def parameter(name: str, *values: tuple[bytes, bool]) -> bytes:
+    """A boolean parameter with its (mode, value) pairs."""
+    listed = b"".join(
+        attribute(
+            _VALUE | _NESTED,
+            (attribute(_DATA, b"") if value else b"") + attribute(_CMODE, mode),
+        )
+        for mode, value in values
+    )
+    return attribute(
+        _PARAM | _NESTED,
+        attribute(_PARAM_NAME, f"{name}\0".encode())
+        + attribute(_PARAM_GENERIC, b"")
+        + attribute(_PARAM_TYPE, bytes([_FLAG]))
+        + attribute(_VALUES | _NESTED, listed),
+    )
+
+
+def test_the_running_ddp_profile_is_taken_and_no_other_version() -> None:
+    info = instance(
+        "0000:3b:00.0",
+        attribute(_DRIVER, b"ice\0"),
+        attribute(_SERIAL, b"00-00\0"),
+        version(_FIXED, "board.id", "K91258-000"),
+        version(_RUNNING, "fw.mgmt", "6.4.5"),
+        version(_RUNNING, "fw.app.name", "ICE COMMS Package"),
+        version(_RUNNING, "fw.app", "1.3.45.0"),
+        version(_STORED, "fw.app.name", "ICE OS Default Package"),
+    )
+    assert parse_info([info]) == {"0000:3b:00.0": "ICE COMMS Package"}
+
+
+def test_devices_without_a_profile_are_left_out() -> None:
+    silent = instance("0000:3b:00.1", version(_RUNNING, "fw.mgmt", "6.4.5"))
+    empty = instance("0000:3b:00.2", version(_RUNNING, "fw.app.name", ""))
+    assert parse_info([silent, empty]) == {}
+
+
+def test_devices_on_other_buses_are_left_out() -> None:
+    other = instance("netdevsim1", version(_RUNNING, "fw.app.name", "x"), bus="netdevsim")
+    assert parse_info([other]) == {}
+
+
+def test_enable_rdma_is_read_for_functions_and_auxiliary_devices() -> None:
+    on = instance("0000:03:00.2", parameter("enable_rdma", (_DRIVERINIT, True)))
+    off = instance(
+        "mlx5_core.sf.4", parameter("enable_rdma", (_DRIVERINIT, False)), bus="auxiliary"
+    )
+    other = instance("0000:03:00.2", parameter("enable_roce", (_DRIVERINIT, True)))
+    assert parse_params([on, off, other]) == {"0000:03:00.2": True, "mlx5_core.sf.4": False}
+
+
+def test_only_the_value_that_the_driver_starts_with_counts() -> None:
+    both = instance(
+        "0000:03:00.2", parameter("enable_rdma", (_RUNTIME, True), (_DRIVERINIT, False))
+    )
+    assert parse_params([both]) == {"0000:03:00.2": False}
+
+
+@pytest.mark.parametrize("cut", range(0, 120, 7))
+def test_messages_that_are_cut_short_say_nothing_wrong(cut: int) -> None:
+    whole = instance("0000:03:00.2", parameter("enable_rdma", (_DRIVERINIT, True)))
+    assert parse_params([whole[:cut]]) in ({}, {"0000:03:00.2": True})
+    assert parse_info([whole[:cut]]) == {}
+
+
+def test_the_running_kernel_is_asked_only_for_what_is_needed() -> None:
+    assert devlink.from_kernel(frozenset()) == DevlinkFacts()
+    facts = devlink.from_kernel(frozenset({devlink.DDP}))
+    assert facts.enable_rdma == {}
+
+
+def read(folder: Path) -> DevlinkFacts:
+    with sysfs.folder(folder) as host:
+        assert host is not None
+        return devlink.from_file(host)
+
+
+def test_a_laid_out_host_carries_the_programs_own_words(tmp_path: Path) -> None:
+    (tmp_path / "devlink.json").write_text(
+        """{
+          "info": {
+            "pci/0000:3b:00.0": {"driver": "ice", "versions": {
+              "fixed": {"board.id": "x"}, "running": {"fw.app.name": "ICE COMMS Package"}}},
+            "pci/0000:3b:00.1": {"driver": "ice", "versions": {"running": {}}}},
+          "param": {
+            "pci/0000:03:00.2": [
+              {"name": "enable_roce", "type": "generic", "values": [{"value": true}]},
+              {"name": "enable_rdma", "type": "generic",
+               "values": [{"cmode": "driverinit", "value": false}]}]}}"""
+    )
+    assert read(tmp_path) == DevlinkFacts(
+        ddp={"0000:3b:00.0": "ICE COMMS Package"}, enable_rdma={"0000:03:00.2": False}
+    )
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "{", "[]", "7", '{"info": []}', '{"param": {"pci/x": [{"name": "enable_rdma"}]}}'],
+)
+def test_a_file_that_makes_no_sense_tells_nothing(tmp_path: Path, content: str) -> None:
+    (tmp_path / "devlink.json").write_text(content)
+    assert read(tmp_path) == DevlinkFacts()
+
+
+def test_a_host_without_the_file_tells_nothing(tmp_path: Path) -> None:
+    assert read(tmp_path) == DevlinkFacts()
