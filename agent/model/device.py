@@ -102,7 +102,7 @@ class Device:
     numa_node: int | None = None
     """None where the host tells none (-1 or no file): then no topology is ever sent."""
     pf_address: str | None = None
-    """PCI address of its PF (its own for a PF); None for a VF whose PF is not on this host."""
+    """PCI address of its PF (its own for a PF); the PF itself may not be on this host."""
     pf_name: str | None = None
     """Netdev of its PF: the uplink in switchdev mode. None where the PF has no netdev here."""
     index: int | None = None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import attrs
 import pytest
@@ -42,7 +43,8 @@ def _facts(record: attrs.AttrsInstance) -> Iterator[str]:
 
 def _value(name: str, value: object) -> str:
     if attrs.has(type(value)):
-        return f"{{{_line(value)}}}"
+        record = cast("attrs.AttrsInstance", value)
+        return f"{{{_line(record)}}}"
     if isinstance(value, tuple):
         return f"[{' '.join(_value('', item) for item in value)}]"
     return f"{value:#08x}" if name == "pci_class" else str(value)

@@ -1,0 +1,340 @@
+"""The follower of links, uevents and routes, on real netlink in namespaces of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import resource
+import socket
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import TypeVar
+
+import attrs
+import pytest
+
+from agent.bus import Bus
+from agent.discovery.links import LinkMonitor, carriers
+from agent.model.device import Device, Netdev
+from agent.model.events import HostHint, LinksChanged, SnapshotTaken
+from agent.model.link import LinkFact
+from agent.model.snapshot import Snapshot
+from agent.roots import Roots
+from tests.support.devices import host, pf, sf, vf
+from tests.support.hearing import hearing
+from tests.support.inside import in_own_network, ip, needs_root
+from tests.support.log_lines import LogLines
+from tests.support.netns import NetNamespace
+
+T = TypeVar("T")
+PATIENCE_S = 20.0
+PF0 = pf("0000:3b:00.0", "pf0")
+PF1 = pf("0000:3b:00.1", "pf1")
+
+
+@attrs.define
+class Follower:
+    """A link monitor at work, and what it published."""
+
+    bus: Bus
+    monitor: LinkMonitor
+    links: list[LinksChanged] = attrs.Factory(list)
+    hints: list[str] = attrs.Factory(list)
+    happened: asyncio.Event = attrs.Factory(asyncio.Event)
+
+    def __attrs_post_init__(self) -> None:
+        self.bus.on(LinksChanged, self._note_links)
+        self.bus.on(HostHint, self._note_hint)
+
+    def _note_links(self, event: LinksChanged) -> None:
+        self.links.append(event)
+        self.happened.set()
+
+    def _note_hint(self, event: HostHint) -> None:
+        self.hints.append(event.source)
+        self.happened.set()
+
+    def fact(self, name: str = "pf0") -> LinkFact | None:
+        """What is known of an interface."""
+        facts = self.monitor.links.by_ifindex.values()
+        return next((f for f in facts if f.name == name), None)
+
+    def carrier(self, name: str = "pf0") -> bool | None:
+        """Its carrier, None where nothing is known."""
+        fact = self.fact(name)
+        return fact.carrier if fact else None
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        """Wait until it holds, looked at whenever something was published."""
+        while not condition():
+            self.happened.clear()
+            await self.happened.wait()
+
+
+def following(
+    work: Callable[[Follower], Coroutine[object, object, T]],
+    *devices: Device,
+    opened: bool = True,
+) -> T:
+    """Run ``work`` beside a monitor, in a namespace with the cables pf0-peer0 and pf1-peer1."""
+
+    async def main() -> T:
+        for n in range(2):
+            ip(f"link add pf{n} type veth peer name peer{n}", f"link set pf{n} up")
+            ip(f"link set peer{n} up")
+        bus = Bus()
+        follower = Follower(bus, LinkMonitor(Roots(Path("/nowhere")), bus, host(*devices)))
+        running = asyncio.create_task(follower.monitor.run())
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                if opened:
+                    known = [d.pf_name or "" for d in devices]
+                    await follower.until(lambda: all(follower.fact(n) for n in known))
+                    await follower.until(lambda: "netlink" in follower.hints)
+                    follower.hints.clear()
+                return await work(follower)
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+    return in_own_network(lambda: asyncio.run(main()))
+
+
+@pytest.mark.root
+@needs_root
+def test_opening_asks_about_every_pf_and_hints_at_a_scan() -> None:
+    async def work(at: Follower) -> tuple[bool | None, bool | None, bool]:
+        return at.carrier("pf0"), at.carrier("pf1"), at.monitor.is_open
+
+    assert following(work, PF0, PF1) == (True, True, True)
+
+
+@pytest.mark.root
+@needs_root
+def test_a_cable_that_is_pulled_and_plugged_in_is_told_each_time() -> None:
+    async def work(at: Follower) -> list[bool | None]:
+        for _ in range(2):
+            ip("link set peer0 down")
+            await at.until(lambda: at.carrier() is False)
+            ip("link set peer0 up")
+            await at.until(lambda: at.carrier() is True)
+        told = [e.links.newest(Netdev("pf0")) for e in at.links]
+        carriers_told = [n.carrier for n in told if n is not None]
+        changes = zip([None, *carriers_told], carriers_told, strict=False)
+        return [now for before, now in changes if now is not before]
+
+    assert following(work, PF0) == [True, False, True, False, True]
+
+
+@pytest.mark.root
+@needs_root
+def test_a_links_state_alone_is_no_reason_to_scan() -> None:
+    async def work(at: Follower) -> list[str]:
+        ip("link set peer0 down")
+        await at.until(lambda: at.carrier() is False)
+        ip("link set peer0 up")
+        await at.until(lambda: at.carrier() is True)
+        return at.hints
+
+    assert following(work, PF0) == []
+
+
+@pytest.mark.root
+@needs_root
+def test_interfaces_on_which_no_device_hangs_publish_nothing() -> None:
+    async def work(at: Follower) -> set[str]:
+        at.links.clear()
+        ip(*("link set peer1 down", "link set peer1 up") * 100)
+        ip("link set peer0 down")
+        await at.until(lambda: at.carrier() is False)
+        return {f.name for e in at.links for f in e.links.by_ifindex.values()}
+
+    assert following(work, PF0) == {"pf0"}
+
+
+@pytest.mark.root
+@needs_root
+def test_a_rename_is_told_with_the_state_and_is_a_reason_to_scan() -> None:
+    async def work(at: Follower) -> tuple[bool, bool]:
+        before = at.fact()
+        ip("link set pf0 name eno1")
+        await at.until(lambda: at.fact("eno1") and "link" in at.hints)
+        after = at.fact("eno1")
+        assert before is not None
+        assert after is not None
+        return after.ifindex == before.ifindex, at.fact() is None
+
+    assert following(work, PF0) == (True, True)
+
+
+@pytest.mark.root
+@needs_root
+def test_a_pf_whose_netdev_goes_to_another_namespace_is_gone_and_a_reason_to_scan() -> None:
+    async def work(at: Follower) -> Netdev | None:
+        with NetNamespace() as pod:
+            ip(f"link set pf0 netns {pod.pid}")
+            await at.until(lambda: (fact := at.fact()) and fact.gone and "link" in at.hints)
+            return at.links[-1].links.newest(Netdev("pf0"))
+
+    assert following(work, PF0) is None
+
+
+@pytest.mark.root
+@needs_root
+def test_a_pf_that_becomes_part_of_a_bridge_is_a_reason_to_scan_and_so_is_leaving_it() -> None:
+    async def work(at: Follower) -> bool:
+        ip("link add br0 type bridge", "link set pf0 master br0")
+        await at.until(lambda: (fact := at.fact()) and fact.master and "link" in at.hints)
+        at.hints.clear()
+        ip("link set pf0 nomaster")
+        await at.until(lambda: (fact := at.fact()) and not fact.master and "link" in at.hints)
+        fact = at.fact()
+        return fact is not None and not fact.gone
+
+    assert following(work, PF0)
+
+
+@pytest.mark.root
+@needs_root
+def test_a_pf_that_a_later_scan_finds_is_asked_about_and_followed() -> None:
+    async def work(at: Follower) -> bool:
+        at.bus.publish(SnapshotTaken(host(PF0, PF1), settled=True))
+        await at.until(lambda: at.carrier("pf1") is True)
+        ip("link set peer1 down")
+        await at.until(lambda: at.carrier("pf1") is False)
+        return True
+
+    assert following(work, PF0)
+
+
+@pytest.mark.root
+@needs_root
+def test_a_pf_that_a_later_scan_does_not_find_is_forgotten_and_not_followed() -> None:
+    async def work(at: Follower) -> set[str]:
+        at.bus.publish(SnapshotTaken(host(PF1), settled=True))
+        at.links.clear()
+        ip("link set peer0 down", "link set peer1 down")
+        await at.until(lambda: at.carrier("pf1") is False)
+        return {f.name for e in at.links for f in e.links.by_ifindex.values()}
+
+    assert following(work, PF0, PF1) == {"pf1"}
+
+
+@pytest.mark.root
+@needs_root
+def test_the_number_of_another_interface_is_not_taken_for_ones_own() -> None:
+    """A tree that stands in for another machine has numbers of its own."""
+
+    async def work(at: Follower) -> set[str]:
+        assert at.monitor._netlink is not None
+        stranger = await at.monitor._netlink.ask("pf0")
+        assert stranger is not None
+        own = Netdev("ens9", ifindex=stranger.ifindex)
+        elsewhere = pf("0000:5e:00.0", "ens9", netdevs=(own,))
+        at.bus.publish(SnapshotTaken(host(elsewhere, PF1), settled=True))
+        ip("link set pf0 down")
+        await at.until(lambda: "link" in at.hints)
+        ip("link set peer1 down")
+        await at.until(lambda: at.carrier("pf1") is False)
+        assert at.links[-1].links.newest(own) == own
+        return {f.name for e in at.links for f in e.links.by_ifindex.values()}
+
+    assert following(work, PF1) == {"pf1"}
+
+
+@pytest.mark.root
+@needs_root
+def test_a_default_route_is_a_reason_to_scan_and_another_route_is_not() -> None:
+    async def work(at: Follower) -> list[str]:
+        ip("addr add 192.0.2.1/24 dev pf0", "route add 10.0.0.0/8 dev pf0")
+        ip("route add default dev pf0")
+        await at.until(lambda: "route" in at.hints)
+        return at.hints
+
+    assert following(work, PF0).count("route") == 1
+
+
+@pytest.mark.root
+@needs_root
+def test_an_interface_that_the_snapshot_knows_is_a_reason_to_scan_when_it_appears() -> None:
+    late = pf("0000:3b:00.2", None, netdevs=(Netdev("late0"),))
+
+    async def work(at: Follower) -> list[str]:
+        ip("link add pod0 type veth peer name pod1", "link delete pod0")
+        ip("link add late0 type veth peer name late1")
+        await at.until(lambda: at.hints and at.fact("late0"))
+        return at.hints
+
+    assert set(following(work, late, opened=False)) <= {"netlink", "uevent", "link"}
+
+
+@pytest.mark.root
+@needs_root
+def test_lost_events_lead_to_questions_and_a_scan(log_lines: LogLines) -> None:
+    async def work(at: Follower) -> int:
+        assert at.monitor._netlink is not None
+        raw = at.monitor._netlink._events.socket
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 0)
+        ip(*("link set pf0 down", "link set pf0 up") * 50, "link set peer0 down")
+        await at.until(lambda: "overrun" in at.hints)
+        await at.until(lambda: at.carrier() is False)
+        return at.monitor.overruns
+
+    assert following(work, PF0) >= 1
+    assert "netlink.overrun" in log_lines.events()
+
+
+@pytest.mark.root
+@needs_root
+def test_sockets_that_die_are_opened_anew_and_what_was_missed_is_asked_for(
+    log_lines: LogLines,
+) -> None:
+    async def work(at: Follower) -> tuple[bool, bool | None]:
+        first = at.monitor._netlink
+        assert first is not None
+
+        def broken(*_: object, **__: object) -> None:
+            raise OSError(errno.EBADF, "socket died")
+
+        first._questions.link = broken
+        ip("link set peer0 down")
+        await at.until(lambda: at.hints.count("netlink") == 1)
+        ip("link set peer0 up")
+        await at.until(lambda: at.carrier() is True)
+        return at.monitor._netlink is not first and at.monitor.is_open, at.carrier()
+
+    assert following(work, PF0) == (True, True)
+    assert log_lines.events() == ["netlink.open", "netlink.lost", "netlink.open"]
+    assert log_lines.fields("netlink.lost") == [{"error": "[Errno 9] socket died", "failures": 0}]
+
+
+@pytest.mark.root
+@needs_root
+def test_a_node_that_allows_no_socket_is_told_once_and_tried_again(log_lines: LogLines) -> None:
+    async def work(at: Follower) -> bool:
+        before = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, before[1]))
+        try:
+            await heard.until("netlink.lost")
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        await at.until(lambda: at.carrier() is True)
+        return at.monitor.is_open
+
+    with hearing() as heard:
+        assert following(work, PF0, opened=False)
+    assert log_lines.events() == ["netlink.lost", "netlink.open"]
+
+
+def test_links_hang_on_the_netdevs_of_pfs_and_of_functions_without_a_pf_here() -> None:
+    parent = pf("0000:3b:00.0", "pf0", num_vfs=1)
+    own = (Netdev("own"),)
+    node = host(
+        parent,
+        vf("0000:3b:02.0", parent, 0, netdevs=own),
+        sf(parent, 1, netdevs=own),
+        vf("0000:05:00.0", None, netdevs=(Netdev("guest"),)),
+        vf("0000:06:00.0", pf("0000:99:00.0", "away"), netdevs=(Netdev("stray"),)),
+    )
+    assert [n.name for n in carriers(node)] == ["pf0", "guest", "stray"]
+    assert carriers(Snapshot()) == ()
