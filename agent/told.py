@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agent import logs
 from agent.health.outlook import Change, grouped
-from agent.pools.advice import why_empty
+from agent.pools.advice import advise
 from agent.pools.records import Pool, Pools
 
 DEVICES_SHOWN = 64
@@ -67,12 +67,11 @@ def _tell_pool(pool: Pool, pools: Pools) -> None:
         devices=len(pool.members),
         funnel=funnel_text(pool),
     )
-    causes = why_empty(pool, pools)
-    for why in causes:
+    advice = advise(pool, pools)
+    for why in advice.why_empty:
         logs.emit("pool.empty", resource=pool.resource, why=why)
-    for note in pool.notes:
-        if not any(note.partition(": ")[2] in why for why in causes):
-            logs.emit("pool.note", resource=pool.resource, note=note)
+    for note in advice.notes:
+        logs.emit("pool.note", resource=pool.resource, note=note)
 
 
 def funnel_text(pool: Pool) -> str:

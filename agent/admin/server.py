@@ -40,19 +40,20 @@ class _Connection(BoundedConnection):
     def __init__(self, plain: H2Protocol, peers: set[asyncio.Transport]) -> None:
         super().__init__(plain.handler, plain.config, plain.h2_config)
         self._peers = peers
-        self._transport: asyncio.Transport | None = None
+        self._transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
         self._transport = cast("asyncio.Transport", transport)
-        self._peers.add(self._transport)
-        if _user_of(transport.get_extra_info("socket")) not in {0, os.geteuid()}:
+        if _user_of(transport.get_extra_info("socket")) in {0, os.geteuid()}:
+            self._peers.add(self._transport)
+            super().connection_made(transport)
+        else:
             self._transport.abort()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        super().connection_lost(exc)
-        if self._transport is not None:
+        if self._transport in self._peers:
             self._peers.discard(self._transport)
+            super().connection_lost(exc)
 
 
 class _AdminServer(Server):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from agent import __version__
 from agent.config.schema import AllocationPolicy
@@ -35,7 +35,10 @@ _FALSE = frozenset({"0", "f", "false"})
 
 
 class _Parser(argparse.ArgumentParser):
-    """Raises UsageError in place of ending the process."""
+    """Raises UsageError in place of ending the process; options cannot be abbreviated."""
+
+    def __init__(self, **settings: Any) -> None:  # noqa: ANN401 - argparse's own
+        super().__init__(allow_abbrev=False, **settings)
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message} (see {self.prog} --help)")
@@ -49,7 +52,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = build_parser()
     words = list(argv)
     if words[:1] in (["-h"], ["--help"], ["-help"], ["--version"]):
-        return parser.parse_args(["--" + words[0].lstrip("-")])
+        return parser.parse_args(["--version" if words[0] == "--version" else "--help"])
     if not words or words[0].startswith("-"):
         words.insert(0, "run")
     if words[0] not in COMMANDS:
@@ -62,7 +65,7 @@ def _unknown_command(word: str) -> str:
     from difflib import get_close_matches  # noqa: PLC0415 - needed for this one message only
 
     near = get_close_matches(word, COMMANDS, 1)
-    hint = f"; did you mean {near[0]}?" if near else ""
+    hint = f", did you mean {near[0]}?" if near else "."
     return f"there is no command {word!r}{hint} Commands: {', '.join(COMMANDS)}"
 
 
@@ -77,15 +80,19 @@ def _options_of(parser: argparse.ArgumentParser, command: str) -> dict[str, argp
 
 
 def _normalised(words: Sequence[str], known: dict[str, argparse.Action]) -> list[str]:
-    """Go's spellings of known options in ours; what is not known is left for the parser."""
+    """Go's spellings of known options in ours; what is not known is left for the parser.
+
+    Of a switch that comes several times the last one counts, as in Go.
+    """
     result: list[str] = []
     for word in words:
         found = _LONG.fullmatch(word)
         name = found[1].replace("_", "-") if found else ""
         if found is None or name not in known:
             result.append(word)
-        elif known[name].nargs == 0 and found[2]:
-            result += _switch(name, found[2][1:])
+        elif known[name].nargs == 0:
+            result = [w for w in result if w != f"--{name}"]
+            result += _switch(name, found[2][1:] if found[2] else "true")
         else:
             result.append(f"--{name}{found[2] or ''}")
     return result

@@ -105,8 +105,7 @@ def _show_pool(told: v1.PoolExplanation, screen: Screen) -> None:
     for why in pool.why_empty:
         screen.line(f"  why: {why}", WARN)
     for note in pool.notes:
-        if not any(note.partition(": ")[2] in why for why in pool.why_empty):
-            screen.line(f"  note: {note}", WARN)
+        screen.line(f"  note: {note}", WARN)
     for overlap in told.overlaps:
         screen.line(f"  {_overlap(overlap, pool)}", WARN)
     screen.line()

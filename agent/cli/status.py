@@ -39,8 +39,7 @@ def show(told: v1.StatusReply, screen: Screen, *, devices: bool) -> None:
             for why in pool.why_empty:
                 screen.line(f"{pool.resource} is empty: {why}", WARN)
             for note in pool.notes:
-                if not any(note.partition(": ")[2] in why for why in pool.why_empty):
-                    screen.line(f"{pool.resource}: {note}", WARN)
+                screen.line(f"{pool.resource}: {note}", WARN)
     for overlap in told.overlaps:
         text = f"{overlap.winner} has {overlap.devices} devices that {overlap.loser} wants too"
         screen.line(text, WARN)

@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 
+import attrs
+
 from agent.config.schema import Criterion, PoolConfig
 from agent.model.device import Device, Kind, Role
 from agent.pools.candidates import has_vfs
 from agent.pools.records import Pool, Pools
 from agent.selectors import SELECTORS
 from agent.selectors.census import census, present, some
+from agent.selectors.drivers import remedy
 
 _DEVICE_TYPES = {
     Kind.NET_DEVICE: "network function (PCI class 0x02)",
@@ -25,11 +28,23 @@ _MAKE_SFS = "make them with `devlink port add pci/ADDRESS flavour pcisf pfnum N 
 _SHOWN_IDS = 3
 
 
-def why_empty(pool: Pool, pools: Pools) -> tuple[str, ...]:
+@attrs.frozen
+class Advice:
+    """What to tell people about a pool."""
+
+    why_empty: tuple[str, ...] = ()
     """A sentence for each selector object of an empty pool; nothing for one that has devices."""
+    notes: tuple[str, ...] = ()
+    """What else in its selectors can match nothing on this host."""
+
+
+def advise(pool: Pool, pools: Pools) -> Advice:
+    """Cause and fix for an empty pool, and those of its notes that say something more; pure."""
     if pool.members:
-        return ()
-    return _EmptyPool(pool.config, pools).sentences()
+        return Advice(notes=pool.notes)
+    empty = _EmptyPool(pool.config, pools)
+    causes = empty.sentences()
+    return Advice(causes, tuple(n for n in pool.notes if n.partition(":")[0] not in empty.refusing))
 
 
 class _EmptyPool:
@@ -41,6 +56,8 @@ class _EmptyPool:
         self.snapshot = pools.snapshot
         of_kind = [d for d in self.snapshot.devices if d.kind is config.kind]
         self.functions = [d for d in of_kind if not has_vfs(d)]
+        self.refusing: set[str] = set()
+        """Keys of the selectors that left nothing, as far as was looked."""
 
     def sentences(self) -> tuple[str, ...]:
         if not self.functions:
@@ -71,6 +88,7 @@ class _EmptyPool:
             selector = SELECTORS[criterion.key]
             after = [d for d in left if selector.matches(d, criterion.wanted, self.snapshot)]
             if not after:
+                self.refusing.add(criterion.key)
                 return self._refused_by(criterion, left)
             left = after
         return self._refused_after(left)
@@ -166,6 +184,8 @@ def _bind(criterion: Criterion, left: list[Device], pools: Pools) -> Iterator[st
     driver = min(criterion.wanted)
     if all(d.driver is None for d in left):
         yield f"bind one: `modprobe {driver}`, then `echo {first} > /sys/bus/pci/drivers_probe`"
+    elif driver != "vfio-pci" and (known := remedy(driver, Counter(d.driver or "" for d in left))):
+        yield known.removeprefix("; ")
     else:
         yield f"bind them to it, for example `driverctl set-override {first} {driver}`"
         bound = Counter(d.driver for d in left if d.driver)

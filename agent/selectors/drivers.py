@@ -27,7 +27,7 @@ def _hints(wanted: frozenset[str], census: Census) -> tuple[str, ...]:
     counts = census.count("drivers", lambda d: (d.driver,) if d.driver else ())
     return tuple(
         f"drivers: no {census.kind} here is bound to a driver named {driver}; "
-        f"bound: {present(counts)}{_unbound(census)}{_remedy(driver, counts)}"
+        f"bound: {present(counts)}{_unbound(census)}{remedy(driver, counts)}"
         for driver in absent(wanted, counts)
     )
 
@@ -37,7 +37,8 @@ def _unbound(census: Census) -> str:
     return f"; without a driver: {unbound}" if unbound else ""
 
 
-def _remedy(driver: str, counts: Mapping[str, int]) -> str:
+def remedy(driver: str, counts: Mapping[str, int]) -> str:
+    """What to do about a wanted driver that nothing here is bound to, after a semicolon."""
     if driver in _AUXILIARY:
         return f"; {driver} is an RDMA driver that binds below the function: use isRdma instead"
     if driver == "vfio-pci":

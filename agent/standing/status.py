@@ -8,7 +8,7 @@ from collections.abc import Callable
 from agent.health.link import has_carrier
 from agent.model.device import Device, Role
 from agent.model.plugin_events import PoolServerState
-from agent.pools.advice import why_empty
+from agent.pools.advice import advise
 from agent.pools.candidates import has_vfs
 from agent.pools.held import Holder
 from agent.pools.reasons import Refusal
@@ -78,6 +78,7 @@ def pool_message(pool: Pool, state: AgentState) -> v1.Pool:
     causes = Counter(str(h.cause) for h in told.values() if not h.healthy)
     held = state.pools.held.of(pool.resource)
     server = state.server_of.get(pool.resource)
+    advice = advise(pool, state.pools)
     return v1.Pool(
         resource=pool.resource,
         device_type=str(pool.config.kind),
@@ -88,8 +89,8 @@ def pool_message(pool: Pool, state: AgentState) -> v1.Pool:
         funnel=[
             v1.FunnelStep(s.selector_object + 1, s.step, s.wanted, s.remaining) for s in pool.funnel
         ],
-        notes=list(pool.notes),
-        why_empty=list(why_empty(pool, state.pools)),
+        notes=list(advice.notes),
+        why_empty=list(advice.why_empty),
         server=_server(server, state) if server else None,
     )
 

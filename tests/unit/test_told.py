@@ -56,20 +56,22 @@ def test_few_devices_are_all_named() -> None:
 
 
 def test_a_new_pool_tells_its_funnel_why_it_is_empty_and_its_notes(log_lines: LogLines) -> None:
-    tell_pools(Pools(), assigned(NODE, pool("vf", {"drivers": ["vfio-pci"]})))
+    selectors = {"pfNames": ["pf0", "pf9"], "drivers": ["vfio-pci"]}
+    tell_pools(Pools(), assigned(NODE, pool("vf", selectors)))
     assert log_lines.events() == ["pool.assigned", "pool.empty", "pool.note"]
-    assert "driver iavf (2)" in log_lines.fields("pool.empty")[0]["why"]
     assert log_lines.fields("pool.assigned") == [
         {
             "resource": "intel.com/vf",
             "devices": 0,
-            "funnel": "kind netDevice: 3 > without VFs: 2 > drivers vfio-pci: 0"
-            " > not in use: 0 > not taken: 0",
+            "funnel": "kind netDevice: 3 > without VFs: 2 > pfNames pf0, pf9: 2"
+            " > drivers vfio-pci: 0 > not in use: 0 > not taken: 0",
         }
     ]
+    (empty,) = log_lines.fields("pool.empty")
+    assert "driver iavf (2)" in empty["why"]
     (note,) = log_lines.fields("pool.note")
     assert note["resource"] == "intel.com/vf"
-    assert "vfio-pci" in note["note"]
+    assert "no PF on this host is named pf9" in note["note"]
 
 
 def test_the_funnel_of_several_objects_tells_which_step_is_whose() -> None:

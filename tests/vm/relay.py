@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 TESTS = Path(__file__).with_name("guest")
 # The longest that a guest may live, boot included; a whole run takes a fraction of it.
-LIMIT_S = 900.0
+LIMIT_S = 1800.0
 # What the project's configuration of pytest demands.
 _PLUGINS = ("-p", "pytest_asyncio.plugin")
 # What a guest's pytest ends with when it came to its end: all passed, or some failed.

@@ -12,7 +12,7 @@ from agent.config.load import load_config
 from agent.discovery.scan import scan
 from agent.host.hardware import ACC100, E810, X710
 from agent.host.layout import HostBuilder
-from agent.pools.advice import why_empty
+from agent.pools.advice import Advice, advise
 from agent.pools.assign import assign
 from agent.pools.held import Held, Holder
 from agent.pools.records import Pools
@@ -40,7 +40,12 @@ class Node:
     def why(self, *pools: Json, held: Held | None = None) -> str:
         """Why the last of the pools is empty."""
         made = self.assigned(*pools, held=held)
-        return "\n".join(why_empty(made.pools[-1], made))
+        return "\n".join(advise(made.pools[-1], made).why_empty)
+
+    def advice(self, *pools: Json) -> Advice:
+        """All that is told of the only pool."""
+        made = self.assigned(*pools)
+        return advise(made.pools[0], made)
 
 
 @pytest.fixture
@@ -201,3 +206,24 @@ def test_each_selector_object_is_told_of_apart(node: Node) -> None:
         "selector object 1",
         "selector object 2",
     ]
+
+
+def test_an_rdma_driver_that_binds_below_the_function_is_not_advised_to_bind(node: Node) -> None:
+    why = node.why(pool("vf", PF0 | {"drivers": ["mlx5_ib"]}))
+    assert "use isRdma instead" in why
+    assert "driverctl" not in why
+
+
+def test_a_misspelt_driver_is_guessed(node: Node) -> None:
+    assert "did you mean iavf?" in node.why(pool("vf", PF0 | {"drivers": ["iavff"]}))
+
+
+def test_what_a_cause_says_is_not_noted_again_and_other_notes_stay(node: Node) -> None:
+    told = node.advice(pool("vf", {"pfNames": ["ens9"], "drivers": ["vfio-pci"]}))
+    assert [note.partition(":")[0] for note in told.notes] == ["drivers"]
+
+
+def test_a_pool_with_devices_keeps_its_notes(node: Node) -> None:
+    told = node.advice(pool("vf", {"pfNames": ["ens1f0", "ens9"]}))
+    assert told.why_empty == ()
+    assert "no PF on this host is named ens9" in told.notes[0]

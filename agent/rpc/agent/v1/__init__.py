@@ -360,7 +360,7 @@ class Pool(betterproto2.Message):
 
     notes: "list[str]" = betterproto2.field(8, betterproto2.TYPE_STRING, repeated=True)
     """
-    What in its selectors can match nothing on this host: cause and fix.
+    What else in its selectors can match nothing on this host: cause and fix.
     """
 
     why_empty: "list[str]" = betterproto2.field(9, betterproto2.TYPE_STRING, repeated=True)

@@ -1,0 +1,239 @@
+"""The admin socket end to end: a real server and a real client on a real socket."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from grpclib.client import Channel
+from grpclib.const import Status
+from grpclib.exceptions import GRPCError
+
+from agent import logs
+from agent.admin.client import ask_explanation, ask_status, watch
+from agent.admin.server import MAX_REQUEST_BYTES, SOCKET, serve_admin
+from agent.admin.service import AdminService
+from agent.errors import NoAgentError
+from agent.journal import Journal
+from agent.rpc.agent import v1
+from agent.standing.state import AgentState
+from tests.support.devices import host, pf, vf
+from tests.support.hearing import hearing
+from tests.support.log_lines import LogLines
+from tests.support.moment import moment
+from tests.support.pools import pool
+
+PF0 = pf("0000:3b:00.0", "pf0", num_vfs=2)
+NODE = host(PF0, *(vf(f"0000:3b:02.{i}", PF0, i) for i in range(2)))
+STATE = moment(NODE, pool("net", {"pfNames": ["pf0"]}))
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A run folder whose path is short, as socket paths must be."""
+    with TemporaryDirectory(prefix="run-") as name:
+        yield Path(name) / "sriov-agent"
+
+
+class Served:
+    """What the server's service has at hand."""
+
+    def __init__(self) -> None:
+        self.state = STATE
+        self.journal = Journal(clock=lambda: 7.25)
+        self.service = AdminService(self.now, self.journal, lambda v, d: f"{v}/{d}")
+
+    def now(self) -> AgentState:
+        return self.state
+
+
+@asynccontextmanager
+async def serving(folder: Path, served: Served | None = None) -> AsyncIterator[Served]:
+    """A server that listens."""
+    served = served or Served()
+    with hearing() as heard:
+        running = asyncio.create_task(serve_admin(folder, served.service))
+        await heard.until("admin.listening")
+    try:
+        yield served
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_the_status_comes_over_with_the_devices_or_without(folder: Path) -> None:
+    async with serving(folder):
+        short = await ask_status(folder, devices=False)
+        whole = await ask_status(folder, devices=True)
+    assert (short.version, short.ready, short.devices) == ("1.2.3", True, [])
+    assert [d.id for d in whole.devices] == list(NODE.by_id)
+    assert whole.pfs[0].title == "8086/1572"
+
+
+async def test_an_explanation_comes_over(folder: Path) -> None:
+    async with serving(folder):
+        told = await ask_explanation(folder, "0000:3b:02.0")
+        unknown = await ask_explanation(folder, "nett")
+    assert told.device is not None
+    assert told.device.pools[0].objects[0].verdicts[0].key == "pfNames"
+    assert unknown.near == ["intel.com/net"]
+
+
+async def test_events_are_followed_live(folder: Path) -> None:
+    async with serving(folder) as served:
+        leave = logs.follow(served.journal.note)
+        logs.emit("pool.note", resource="r", note="past")
+        events = watch(folder, from_now=False)
+        first = await anext(events)
+        logs.emit("pool.note", resource="r", note="now")
+        second = await anext(events)
+        leave()
+    assert [e.fields["note"] for e in (first, second)] == ["past", "now"]
+    assert (second.number, second.time_s, second.level) == (2, 7.25, "warning")
+
+
+async def test_the_past_can_be_left_out(folder: Path) -> None:
+    async with serving(folder) as served:
+        leave = logs.follow(served.journal.note)
+        logs.emit("pool.note", resource="r", note="past")
+        following = asyncio.ensure_future(anext(watch(folder, from_now=True)))
+        await ask_status(folder, devices=False)
+        while not served.journal._waiting:  # noqa: ASYNC110 - the server's own turn
+            await asyncio.sleep(0)
+        logs.emit("pool.note", resource="r", note="now")
+        assert (await following).fields["note"] == "now"
+        leave()
+
+
+async def test_a_server_that_ends_ends_its_watchers(folder: Path) -> None:
+    async with serving(folder) as served:
+        leave = logs.follow(served.journal.note)
+        logs.emit("pool.note", resource="r", note="x")
+        leave()
+        events = watch(folder, from_now=False)
+        await anext(events)
+    with pytest.raises(NoAgentError):
+        await anext(events)
+
+
+async def test_only_the_owner_may_connect(folder: Path) -> None:
+    async with serving(folder):
+        assert (mode(folder / SOCKET), mode(folder)) == (0o600, 0o700)
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
+async def test_another_user_is_hung_up_on_even_if_the_file_lets_him_in(folder: Path) -> None:
+    async with serving(folder):
+        let_everybody_in(folder)
+        assert await greeting(folder / SOCKET, user=12345) == b""
+        assert await greeting(folder / SOCKET, user=0) != b""
+
+
+def let_everybody_in(folder: Path) -> None:
+    for path in (folder.parent, folder, folder / SOCKET):
+        path.chmod(0o777)
+
+
+async def greeting(socket: Path, user: int) -> bytes:
+    """The first bytes that the server says to a user; HTTP/2 servers speak first."""
+    os.seteuid(user)
+    try:
+        reader, writer = await asyncio.open_unix_connection(str(socket))
+    finally:
+        os.seteuid(0)
+    writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+    try:
+        async with asyncio.timeout(20):
+            return await reader.read(9)
+    except ConnectionResetError:
+        return b""
+    finally:
+        writer.close()
+
+
+async def test_the_socket_goes_with_the_server_and_a_dead_one_is_replaced(folder: Path) -> None:
+    async with serving(folder):
+        pass
+    assert os.listdir(folder) == []
+    leave_behind(folder / SOCKET, folder / f".{SOCKET}")
+    async with serving(folder):
+        assert (await ask_status(folder, devices=False)).pid == 42
+
+
+def leave_behind(*paths: Path) -> None:
+    for path in paths:
+        path.touch()
+
+
+async def test_a_second_agent_leaves_the_first_ones_socket_alone_and_takes_over(
+    folder: Path, log_lines: LogLines
+) -> None:
+    first, second = Served(), Served()
+    second.state = moment(host())
+    async with serving(folder, first):
+        with hearing() as heard:
+            waiting = asyncio.create_task(serve_admin(folder, second.service))
+            await heard.until("admin.unavailable")
+            assert len((await ask_status(folder, devices=False)).pools) == 1
+    with hearing() as heard:
+        await heard.until("admin.listening")
+    assert (await ask_status(folder, devices=False)).pools == []
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    (told,) = log_lines.fields("admin.unavailable")
+    assert told["error"] == "another agent serves it"
+
+
+async def test_a_folder_that_cannot_be_had_is_told_once_and_nothing_else_happens(
+    log_lines: LogLines,
+) -> None:
+    await serve_admin(Path(__file__) / "sriov-agent", Served().service)
+    (told,) = log_lines.fields("admin.unavailable")
+    assert "Not a directory" in told["error"]
+
+
+async def test_a_folder_with_a_path_too_long_is_told_once(
+    tmp_path: Path, log_lines: LogLines
+) -> None:
+    await serve_admin(tmp_path / ("x" * 120), Served().service)
+    assert len(log_lines.fields("admin.unavailable")) == 1
+
+
+async def test_a_bug_costs_one_answer_and_is_told(folder: Path, log_lines: LogLines) -> None:
+    async with serving(folder) as served:
+        served.state = None  # type: ignore[assignment]
+        with pytest.raises(NoAgentError, match="fault in the agent; see its log"):
+            await ask_status(folder, devices=False)
+        served.state = STATE
+        assert (await ask_status(folder, devices=False)).ready
+    assert log_lines.fields("admin.failed")[0]["method"] == "Status"
+
+
+async def test_a_request_of_any_length_is_not_taken(folder: Path) -> None:
+    async with serving(folder), Channel(path=str(folder / SOCKET)) as channel:
+        with pytest.raises(GRPCError) as raised:
+            await v1.AdminStub(channel).explain(v1.ExplainRequest("x" * (MAX_REQUEST_BYTES + 1)))
+    assert raised.value.status is Status.RESOURCE_EXHAUSTED
+
+
+async def test_without_an_agent_the_path_is_named(folder: Path) -> None:
+    with pytest.raises(NoAgentError, match="is the agent running here"):
+        await ask_status(folder, devices=False)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of other users")
+async def test_a_socket_that_somebody_else_made_is_not_trusted(folder: Path) -> None:
+    async with serving(folder):
+        os.chown(folder / SOCKET, 12345, -1)
+        with pytest.raises(NoAgentError, match="made by user 12345"):
+            await ask_status(folder, devices=False)
