@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from agent.config.reference import Row, pool_rows, selector_rows
+from agent.http.counters import Counters
+from agent.http.exposition import families
+from agent.log_events import EVENTS
+from agent.standing.state import AgentState
 
 DOCS = Path(__file__).resolve().parent
 
@@ -49,7 +54,75 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
-PAGES: Mapping[str, Callable[[], str]] = {"configuration.md": configuration}
+def log_events() -> str:
+    """docs/log-events.md: every event of the log stream."""
+    lines = [
+        "# The log stream",
+        "",
+        "One event a line, on standard error. `--log-format json` writes an object with `time`,",
+        "`level` and `event`, then the event's fields; `--log-format text` writes the same as",
+        "`time LEVEL event field=value ...`, where values with blanks or odd characters are JSON",
+        "strings. `--log-level` takes `debug`, `info`, `warning`, `error`, or a number as klog has",
+        "them (4 and more is debug). `sriov-agent watch` and `/events` follow the same events, of",
+        "every level whatever the log's is.",
+        "",
+        "Names and fields are a promise; a field may be left out where there is nothing to say. An",
+        "event with the field `times` is said at its first time, then at its 10th, 100th ... with",
+        "the count. Nothing is logged while nothing happens. Values of `additionalInfo` are never",
+        "logged.",
+        "",
+        "| event | level | fields | meaning |",
+        "|---|---|---|---|",
+    ]
+    for event in EVENTS.values():
+        level = logging.getLevelName(event.level).lower()
+        fields = ", ".join(f"`{field}`" for field in event.fields)
+        lines.append(f"| `{event.name}` | {level} | {fields} | {_cell(event.meaning)} |")
+    return "\n".join([*lines, ""])
+
+
+def metrics() -> str:
+    """docs/metrics.md: every metric."""
+    lines = [
+        "# Metrics",
+        "",
+        "`--http-address HOST:PORT` serves them at `/metrics`, in Prometheus' text format. Names",
+        "and labels are a promise: alerts and dashboards rest on them. Counters begin at 0 with",
+        "the agent; those of a resource are there as soon as its pool is configured.",
+        "",
+        "The last ones, `sriov_vf_*` and `sriov_kubepoddevice`, come with `--vf-metrics` only.",
+        "They have the names and labels of the SR-IOV network metrics exporter, so that its",
+        "dashboards work; the counters are the PF driver's own, asked through netlink at each",
+        "scrape, and a driver that keeps none tells none.",
+        "",
+        "| metric | type | labels | meaning |",
+        "|---|---|---|---|",
+    ]
+    for family in families(AgentState(), Counters(), {}):
+        name, kind = _METRIC_NAMES.get(family.type, "{}").format(family.name), family.type
+        labels = ", ".join(f"`{label}`" for label in getattr(family, "_labelnames", ()))
+        labels = labels or _TRAFFIC_LABELS.get(family.name.startswith("sriov_vf_"), "")
+        lines.append(f"| `{name}` | {kind} | {labels} | {_cell(family.documentation)} |")
+    lines += [
+        "| `process_*` | | | Memory, CPU time, descriptors and start time of the process. |",
+        "",
+        "Traffic of the pod that has a VF:",
+        "",
+        "    rate(sriov_vf_rx_bytes[5m]) * on (pciAddr) group_left (pod, namespace)",
+        "      sriov_kubepoddevice",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+_METRIC_NAMES = {"counter": "{}_total", "info": "{}_info"}
+_TRAFFIC_LABELS = {True: "`pf`, `vf`, `pciAddr`, `numa_node`"}
+
+PAGES: Mapping[str, Callable[[], str]] = {
+    "configuration.md": configuration,
+    "log-events.md": log_events,
+    "metrics.md": metrics,
+}
 
 
 def stale() -> list[str]:

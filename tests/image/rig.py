@@ -44,15 +44,16 @@ class Rig:
     host: HostBuilder
     work: Path
 
-    def helm(self, *arguments: str, values: Mapping[str, Any], major: int = 4) -> str:
-        """Run helm on the chart with these values added to those of the rig."""
+    def helm(self, *arguments: str, values: Mapping[str, Any], major: int = 4) -> dict[str, Any]:
+        """Run helm on the chart with these values added to those of the rig; the ready pod.
+
+        Helm's own `--wait` allows `maxUnavailable` pods to be missing: here that is all of them.
+        """
         file = self.work / "values.json"
         file.write_text(json.dumps({**VALUES, **values}), encoding="utf-8")
-        return self.cluster.control_plane.helm(
-            major,
-            *(*arguments, "nics", CHART, f"--namespace={NAMESPACE}", f"--values={file}"),
-            *("--wait", "--timeout=120s"),
-        )
+        options = (f"--namespace={NAMESPACE}", f"--values={file}")
+        self.cluster.control_plane.helm(major, *arguments, "nics", CHART, *options)
+        return self.pod(SELECTOR)
 
     def uninstall(self) -> None:
         """Take the release back and wait until its pods are gone."""
@@ -111,7 +112,12 @@ class Rig:
         }
         spec = {"hostNetwork": True, "terminationGracePeriodSeconds": 1, "containers": [container]}
         metadata = {"name": name, "labels": {"app": name}, "namespace": "default"}
-        manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+        manifest: dict[str, object] = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": metadata,
+            "spec": spec,
+        }
         self.cluster.control_plane.apply(manifest)
         return self.pod(f"app={name}", "default")
 

@@ -26,12 +26,11 @@ POOLS = [
 
 @pytest.fixture(scope="class")
 def pod(rig: Rig) -> Iterator[dict[str, Any]]:
-    rig.helm("install", values={"config": {"resourceList": POOLS}})
-    yield rig.pod(SELECTOR)
+    yield rig.helm("install", values={"config": {"resourceList": POOLS}})
     rig.uninstall()
 
 
-def test_helm_waits_until_kubelet_follows_both_pools(rig: Rig, pod: dict[str, Any]) -> None:
+def test_a_ready_pod_means_that_kubelet_has_both_pools(rig: Rig, pod: dict[str, Any]) -> None:
     rig.allocatable("intel.com/net", KERNEL_VFS)
     rig.allocatable("intel.com/dpdk", 2)
     assert pod["status"]["containerStatuses"][0]["restartCount"] == 0
