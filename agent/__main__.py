@@ -62,6 +62,8 @@ _COMMANDS = {
     "explain": "agent.cli.explain",
     "status": "agent.cli.status",
     "watch": "agent.cli.watch",
+    "snapshot": "agent.cli.snapshot",
+    "completion": "agent.cli.completion",
     "demo": "agent.cli.demo",
 }
 

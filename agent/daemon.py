@@ -13,6 +13,7 @@ import signal
 import time
 from collections.abc import Coroutine, Iterator
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from agent import __version__, logs
 from agent.allocator import Allocator
@@ -46,8 +47,10 @@ from agent.pools.held import Holder
 from agent.pools.records import Pools
 from agent.reconcile import Reconciler
 from agent.services import Services
-from agent.standing.state import AgentState, ScanStanding
 from agent.tasks import together
+
+if TYPE_CHECKING:
+    from agent.standing.state import AgentState
 
 FIRST_HOLDERS_WITHIN_S = 0.5
 """How long the first lists wait for kubelet to tell who holds what."""
@@ -141,6 +144,8 @@ class Daemon:
 
     def state(self) -> AgentState:
         """Everything that the agent knows now, as one value."""
+        from agent.standing.state import AgentState, ScanStanding  # noqa: PLC0415 - not at the start
+
         parts = (self.reconciler.pools, self.reconciler.outlooks) if self.fleet else (Pools(), {})
         links = self.links
         return AgentState(

@@ -131,12 +131,7 @@ def text_value(value: object) -> str:
         return known
     if isinstance(known, float):
         return f"{known:.4g}"
-    return _json(known)
-
-
-def _json(known: object) -> str:
-    """One line of printable ASCII; the one control character that JSON leaves alone is escaped."""
-    return json.dumps(known, ensure_ascii=True).replace("\x7f", "\\u007f")
+    return json.dumps(known, ensure_ascii=True)
 
 
 class _TextFormatter(logging.Formatter):
@@ -162,4 +157,4 @@ class _JsonFormatter(logging.Formatter):
         line.update({k: plain(v) for k, v in _fields(record).items()})
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return _json(line)
+        return json.dumps(line, ensure_ascii=True)

@@ -17,14 +17,14 @@ from agent.journal import Journal
 from agent.model.plugin_events import StreamOpened
 from agent.options import RunOptions
 from agent.standing.changes import HealthDates
-from agent.standing.ready_news import ReadinessNews
-from agent.standing.state import AgentState
 from agent.state_events import HealthChanged
 from agent.tasks import together
 
 if TYPE_CHECKING:
     from agent.http.counters import Counters
     from agent.model.traffic import Traffic
+    from agent.standing.state import AgentState
+    from agent.standing.status import Title
 
 AFTER_S = 1.0
 """When they start at the latest; before, as soon as kubelet has a list."""
@@ -70,27 +70,35 @@ class Services:
         await together(*self._parts())
 
     def _parts(self) -> Iterator[Coroutine[object, object, None]]:
+        """All of it is imported here, off the way to the first lists."""
+        from agent.host.pci_ids import PciIds  # noqa: PLC0415 - see above
+        from agent.standing.ready_news import ReadinessNews  # noqa: PLC0415 - likewise
+
+        title = PciIds(self._options.roots).title
         yield ReadinessNews(self._bus, self._state).run()
-        yield self._admin()
+        yield self._admin(title)
         if self.counters is not None:
-            yield self._http(self.counters)
+            yield self._http(self.counters, title)
 
-    async def _admin(self) -> None:
-        from agent.admin.server import serve_admin  # noqa: PLC0415 - after the first lists
-        from agent.admin.service import AdminService  # noqa: PLC0415 - as above
+    async def _admin(self, title: Title) -> None:
+        from agent.admin.server import serve_admin  # noqa: PLC0415 - likewise
+        from agent.admin.service import AdminService  # noqa: PLC0415 - likewise
 
-        service = AdminService(self._state, self.journal, lambda *_: "")
+        service = AdminService(self._state, self.journal, title)
         await serve_admin(self._options.roots.run, service)
 
-    async def _http(self, counters: Counters) -> None:
+    async def _http(self, counters: Counters, title: Title) -> None:
         from agent.http.address import parse_address  # noqa: PLC0415 - only where it is asked for
         from agent.http.serve import serve_http  # noqa: PLC0415 - as above
 
         address = parse_address(self._options.http_address or "")
         traffic = self._traffic if self._options.vf_metrics else None
-        await serve_http(address, self._state, self.journal, counters, lambda *_: "", traffic)
+        await serve_http(address, self._state, self.journal, counters, title, traffic)
 
     async def _traffic(self) -> Traffic:
+        """What VFs have carried; a laid-out host has no kernel of its own to be asked."""
+        if not self._options.netlink:
+            return {}
         from agent.host.vf_traffic import traffic_of_host  # noqa: PLC0415 - as above
 
         return await asyncio.to_thread(traffic_of_host, self._state().pools.snapshot)

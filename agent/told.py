@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from agent import logs
 from agent.health.outlook import Change, grouped
-from agent.pools.advice import advise
 from agent.pools.records import Pool, Pools
 
 DEVICES_SHOWN = 64
@@ -67,11 +66,19 @@ def _tell_pool(pool: Pool, pools: Pools) -> None:
         devices=len(pool.members),
         funnel=funnel_text(pool),
     )
+    notes = pool.notes if pool.members else _tell_why_empty(pool, pools)
+    for note in notes:
+        logs.emit("pool.note", resource=pool.resource, note=note)
+
+
+def _tell_why_empty(pool: Pool, pools: Pools) -> tuple[str, ...]:
+    """Cause and fix; the notes that say something more."""
+    from agent.pools.advice import advise  # noqa: PLC0415 - a node in order needs none of it
+
     advice = advise(pool, pools)
     for why in advice.why_empty:
         logs.emit("pool.empty", resource=pool.resource, why=why)
-    for note in advice.notes:
-        logs.emit("pool.note", resource=pool.resource, note=note)
+    return advice.notes
 
 
 def funnel_text(pool: Pool) -> str:

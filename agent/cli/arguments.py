@@ -25,6 +25,8 @@ COMMANDS = (
     "explain",
     "status",
     "watch",
+    "snapshot",
+    "completion",
     "demo",
 )
 _GLOG_VALUES = ("stderrthreshold", "vmodule", "log-backtrace-at", "log-file", "log-file-max-size")
@@ -82,13 +84,16 @@ def _options_of(parser: argparse.ArgumentParser, command: str) -> dict[str, argp
 def _normalised(words: Sequence[str], known: dict[str, argparse.Action]) -> list[str]:
     """Go's spellings of known options in ours; what is not known is left for the parser.
 
-    Of a switch that comes several times the last one counts, as in Go.
+    Of a switch that comes several times the last one counts, as in Go. ``-hostroot`` is a misspelt
+    option and not ``-h`` with more behind it.
     """
     result: list[str] = []
     for word in words:
         found = _LONG.fullmatch(word)
         name = found[1].replace("_", "-") if found else ""
         if found is None or name not in known:
+            if found and word[1] != "-" and (switch := known.get(word[1])) and switch.nargs == 0:
+                raise UsageError(f"unrecognized arguments: {word} (see sriov-agent --help)")
             result.append(word)
         elif known[name].nargs == 0:
             result = [w for w in result if w != f"--{name}"]
@@ -123,6 +128,8 @@ def build_parser() -> argparse.ArgumentParser:
     _add_explain(commands)
     _add_status(commands)
     _add_watch(commands)
+    _add_snapshot(commands)
+    _add_completion(commands)
     commands.add_parser(
         "demo",
         help="show the whole job on an embedded sample node, in about 10 s",
@@ -270,6 +277,31 @@ def _add_watch(commands: _Commands[_Parser]) -> None:
     _add_socket(watch)
 
 
+def _add_snapshot(commands: _Commands[_Parser]) -> None:
+    snapshot = commands.add_parser(
+        "snapshot",
+        help="record what the agent reads of this host, for a bug report",
+        description="Records what a scan of this host reads: no serial numbers, no MAC addresses, "
+        "no configuration. discover, explain, validate and run take the file as --host-root and "
+        "see what this host shows. The same host gives the same bytes.",
+    )
+    snapshot.add_argument("file", metavar="FILE.tar.gz", help="where to; - is standard output")
+    snapshot.add_argument(
+        "--with-macs", action="store_true", help="record MAC addresses, and names made from them"
+    )
+    _add_host(snapshot)
+
+
+def _add_completion(commands: _Commands[_Parser]) -> None:
+    completion = commands.add_parser(
+        "completion",
+        help="print a completion script for a shell",
+        description="Prints a script that lets the shell complete commands, options and files: "
+        'eval "$(sriov-agent completion bash)".',
+    )
+    completion.add_argument("shell", choices=("bash", "zsh", "tcsh"))
+
+
 def _add_socket(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--host-root",
@@ -304,7 +336,8 @@ def _add_host(parser: argparse.ArgumentParser) -> None:
         "--host-root",
         metavar="DIR",
         default="/",
-        help="folder that holds the host's sys, dev, proc, run and var; default /",
+        help="folder that holds the host's sys, dev, proc, run and var, or a recorded host "
+        "(snapshot's FILE.tar.gz); default /",
     )
     parser.add_argument(
         "--kubelet-dir",

@@ -6,15 +6,20 @@ import json
 import sys
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping
 from typing import TextIO
+
+from rich.text import Text
 
 from agent.cli.arguments import DEFAULT_CONFIG_FILE
 from agent.cli.host import config_or_none, roots_of, wants_netlink
+from agent.cli.screen import DIM, GOOD, STRONG, WARN, Screen, styled
 from agent.discovery.scan import scan
 from agent.host import devlink
+from agent.host.pci_ids import PciIds
 from agent.model.device import Device
 from agent.model.snapshot import Snapshot
+from agent.pools.advice import advise
 from agent.pools.assign import assign
 from agent.pools.reasons import reason
 from agent.pools.records import Pools
@@ -37,29 +42,36 @@ def command(arguments: Namespace) -> int:
         print(line, file=sys.stderr)
     netlink = wants_netlink(arguments, roots)
     snapshot = scan(roots, netlink=netlink, needs=ALL_NEEDS)
-    _print(assign(snapshot, config), arguments.output, sys.stdout)
+    pools = assign(snapshot, config)
+    _print(pools, names_of(snapshot, PciIds(roots)), arguments.output, sys.stdout)
     return loaded.exit_code if loaded else 0
 
 
-def _print(pools: Pools, output: str, out: TextIO) -> None:
+def names_of(snapshot: Snapshot, ids: PciIds) -> Mapping[str, str]:
+    """``vendor:device`` -> what people call it, sorted, as far as it is known."""
+    hardware = sorted({(d.vendor, d.device) for d in snapshot.devices})
+    ids.learn(hardware)
+    return {f"{v}:{d}": title for v, d in hardware if (title := ids.title(v, d))}
+
+
+def _print(pools: Pools, names: Mapping[str, str], output: str, out: TextIO) -> None:
     if output == "json":
-        json.dump(document(pools), out, indent=2)
+        json.dump({**document(pools), "names": names}, out, indent=2)
         out.write("\n")
         return
-    _print_devices(pools, out)
-    _print_pools(pools, out)
-    _print_skipped(pools.snapshot, out)
+    screen = Screen(out)
+    if not pools.snapshot.devices:
+        screen.line("No network function or accelerator was found.")
+    else:
+        screen.table(_HEADER, (_row(d, pools) for d in pools.snapshot.devices))
+    if names:
+        screen.line()
+        screen.table(("HARDWARE", "NAME"), names.items())
+    _print_pools(pools, screen)
+    _print_skipped(pools.snapshot, screen)
 
 
-def _print_devices(pools: Pools, out: TextIO) -> None:
-    rows = [_row(d, pools) for d in pools.snapshot.devices]
-    if not rows:
-        out.write("No network function or accelerator was found.\n")
-        return
-    out.writelines(line + "\n" for line in table([_HEADER, *rows]))
-
-
-def _row(device: Device, pools: Pools) -> tuple[str, ...]:
+def _row(device: Device, pools: Pools) -> tuple[str | Text, ...]:
     why = reason(device, pools)
     pf = device.pf_name or device.pf_address or "-"
     return (
@@ -70,7 +82,7 @@ def _row(device: Device, pools: Pools) -> tuple[str, ...]:
         "-" if device.numa_node is None else str(device.numa_node),
         pf if device.index is None else f"{pf}#{device.index}",
         ",".join(n.name for n in device.netdevs) or "-",
-        why.resource or why.text,
+        styled(why.resource, GOOD) if why.resource else styled(why.text, DIM),
     )
 
 
@@ -78,26 +90,26 @@ def _role(device: Device) -> str:
     return f"{device.role} {device.num_vfs}/{device.total_vfs}" if device.total_vfs else device.role
 
 
-def table(rows: Sequence[Sequence[str]]) -> Iterable[str]:
-    """Rows as lines of aligned columns; the last column is as long as it is."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]) - 1)]
-    for row in rows:
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
-        yield "  ".join([*cells, row[-1]]).rstrip()
-
-
-def _print_pools(pools: Pools, out: TextIO) -> None:
+def _print_pools(pools: Pools, screen: Screen) -> None:
     for pool in pools.pools:
-        out.write(f"\n{pool.resource}: {len(pool.members)} devices\n")
-        out.write(f"  {funnel_text(pool)}\n")
-        out.writelines(f"  note: {note}\n" for note in pool.notes)
+        advice = advise(pool, pools)
+        screen.line()
+        screen.line(f"{pool.resource}: {len(pool.members)} devices", STRONG)
+        screen.line(f"  {funnel_text(pool)}")
+        for why in advice.why_empty:
+            screen.line(f"  why: {why}", WARN)
+        for note in advice.notes:
+            screen.line(f"  note: {note}", WARN)
     for overlap in pools.overlaps:
         count = len(overlap.device_ids)
-        out.write(f"\noverlap: {overlap.winner} has {count} devices that {overlap.loser} wants\n")
+        screen.line()
+        text = f"overlap: {overlap.winner} has {count} devices that {overlap.loser} wants"
+        screen.line(text, WARN)
 
 
-def _print_skipped(snapshot: Snapshot, out: TextIO) -> None:
+def _print_skipped(snapshot: Snapshot, screen: Screen) -> None:
     skipped = Counter(dict(snapshot.skipped_classes))
     if skipped:
         classes = ", ".join(f"{name} x{count}" for name, count in sorted(skipped.items()))
-        out.write(f"\nPassed over, other PCI classes: {classes}\n")
+        screen.line()
+        screen.line(f"Passed over, other PCI classes: {classes}", DIM)

@@ -3,23 +3,42 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 from argparse import Namespace
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from agent.config.load import Loaded, load_config
 from agent.config.schema import Config
 from agent.config.source import SourceState, read_source
 from agent.errors import ConfigError, UsageError
+from agent.host.archive import is_archive, unpack
 from agent.roots import Roots
 
 
 def roots_of(arguments: Namespace) -> Roots:
-    """The host's paths; raises UsageError where the host root is no folder."""
+    """The host's paths; a recorded host is unpacked first, for as long as the process lives.
+
+    Raises UsageError where the host root is neither a folder nor a recorded host.
+    """
     host = Path(arguments.host_root).resolve()
+    if is_archive(host):
+        host = _unpacked(host)
     if not host.is_dir():
-        raise UsageError(f"--host-root {arguments.host_root}: there is no such folder")
+        raise UsageError(
+            f"--host-root {arguments.host_root}: there is no such folder or recorded host"
+        )
     return Roots(host, arguments.kubelet_dir)
+
+
+@cache
+def _unpacked(archive: Path) -> Path:
+    folder = TemporaryDirectory(prefix="sriov-host-")
+    atexit.register(folder.cleanup)
+    unpack(archive, Path(folder.name))
+    return Path(folder.name)
 
 
 def wants_netlink(arguments: Namespace, roots: Roots) -> bool:

@@ -17,10 +17,10 @@ from agent.standing.state import AgentState
 from agent.standing.status import Title, status
 
 _PAGE = Path(__file__).parent / "page"
-_PAGE_FILES = {
-    "/": ("page.html", "text/html; charset=utf-8"),
-    "/page.css": ("page.css", "text/css; charset=utf-8"),
-    "/page.js": ("page.js", "text/javascript; charset=utf-8"),
+_CONTENT_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
 }
 
 Exposition = Callable[[AgentState], Awaitable[Answer]]
@@ -53,13 +53,16 @@ class Site:
             "/status": self._status,
             "/explain": self._explain,
             "/events": self._events,
-            **dict.fromkeys(_PAGE_FILES, self._page),
+            "/": self._page,
         }
+        self._parts = {f"/page/{part.name}": part for part in sorted(_PAGE.iterdir())}
 
     async def serve(self, request: Request) -> Answer | Stream:
         """Answer one request."""
         if answer := self._paths.get(request.path):
             return await answer(request)
+        if part := self._parts.get(request.path):
+            return await _file(part)
         return plain(f"there is {', '.join(self._paths)}\n", 404)
 
     async def _healthz(self, _: Request) -> Answer:
@@ -99,17 +102,21 @@ class Site:
         subject = request.query.get("subject", "")
         if not subject:
             return plain("name a device, a netdev or a resource: /explain?subject=NAME\n", 400)
-        found = await asyncio.to_thread(explain, subject, self._state())
+        async with self._working:
+            found = await asyncio.to_thread(explain, subject, self._state())
         is_known = found.device is not None or found.pool is not None
         return Answer(compact(found), JSON, status=200 if is_known else 404)
 
     async def _events(self, request: Request) -> Stream:
         return event_stream(self._journal, request, self._run)
 
-    async def _page(self, request: Request) -> Answer:
-        name, content_type = _PAGE_FILES[request.path]
-        body = await asyncio.to_thread((_PAGE / name).read_bytes)
-        return Answer(body, content_type)
+    async def _page(self, _: Request) -> Answer:
+        return await _file(_PAGE / "page.html")
+
+
+async def _file(path: Path) -> Answer:
+    body = await asyncio.to_thread(path.read_bytes)
+    return Answer(body, _CONTENT_TYPES[path.suffix])
 
 
 def _status_body(state: AgentState, devices: bool, title: Title) -> bytes:  # noqa: FBT001 - for a thread

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 
 from agent.model.address import parse_bdf
@@ -14,6 +14,8 @@ from agent.standing.state import AgentState
 from agent.standing.status import device_message, overlap_message, pool_message
 
 _NEAR = 5
+_LONGEST_NAME = 128
+"""Nothing here has a longer name; comparing takes time with the product of the lengths."""
 
 
 def explain(subject: str, state: AgentState) -> v1.Explanation:
@@ -67,9 +69,15 @@ def _near(subject: str, state: AgentState) -> list[str]:
     meant = {name: [name] for name in (*snapshot.by_id, *snapshot.netdev_owner, *resources)}
     for pool in state.pools.pools:
         meant.setdefault(pool.config.name, []).append(pool.resource)
-    near = [subject] if subject in meant else get_close_matches(subject, meant, _NEAR, 0.6)
+    near = [subject] if subject in meant else _similar(subject, meant)
     found = [name for key in near for name in meant[key]]
     return list(dict.fromkeys(found))[:_NEAR] or resources[:_NEAR]
+
+
+def _similar(subject: str, names: Iterable[str]) -> list[str]:
+    if len(subject) > _LONGEST_NAME:
+        return []
+    return get_close_matches(subject, names, _NEAR, 0.6)
 
 
 def _device(device: Device, state: AgentState) -> v1.DeviceExplanation:

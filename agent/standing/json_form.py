@@ -1,7 +1,7 @@
 """Messages as JSON documents, by protobuf's own mapping: camelCase names, absent where empty.
 
 Flags and numbers are always written, so that a reader of ``"ready": false`` needs no schema.
-(The library's mapping takes half a second for a thousand devices; this one a few milliseconds.)
+(The library's mapping takes over a second for 4096 devices; this one some 40 ms.)
 """
 
 from __future__ import annotations

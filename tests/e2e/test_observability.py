@@ -7,12 +7,14 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 from agent.admin.client import ask_explanation
@@ -69,7 +71,14 @@ class Http:
                 yield json.loads(line.removeprefix(b"data: "))
 
 
-def command(host: HostBuilder, *arguments: str) -> subprocess.CompletedProcess[str]:
+@attrs.frozen
+class HostRoot:
+    """What ``--host-root`` is given."""
+
+    root: Path
+
+
+def command(host: HostBuilder | HostRoot, *arguments: str) -> subprocess.CompletedProcess[str]:
     """A command beside the agent of this host; never a traceback."""
     words = [sys.executable, "-m", "agent", *arguments, "--host-root", str(host.root)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
@@ -242,6 +251,49 @@ def test_explain_tells_of_a_pool_that_was_refused(
     assert "was refused because of its errors: `sriov-agent validate" in told.stderr
 
 
+def test_a_recorded_host_shows_every_command_what_the_host_showed(
+    node: HostBuilder, config: ConfigFile, tmp_path: Path
+) -> None:
+    archive = tmp_path / "node.tar.gz"
+    told = command(node, "snapshot", str(archive))
+    assert told.returncode == 0
+    assert "5 functions" in told.stderr
+    assert "no serial numbers, no MAC addresses" in told.stderr
+    recorded = HostRoot(archive)
+    for words in (
+        ("discover", "-o", "json", "--config-file", str(config.path)),
+        ("explain", "net", "-o", "json", "--config-file", str(config.path)),
+        ("validate", "--on-this-host", str(config.path)),
+    ):
+        live, replayed = command(node, *words), command(recorded, *words)
+        assert replayed.stdout == live.stdout
+        assert replayed.returncode == live.returncode == 0
+    with AgentProcess(archive, config.path) as agent:
+        assert agent.wait_for("pool.assigned")["devices"] == 4
+    assert not list(Path(tempfile.gettempdir()).glob("sriov-host-*"))
+
+
+def test_a_recording_can_go_to_standard_output(node: HostBuilder, tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "agent", "snapshot", "-", "--host-root", str(node.root)]
+    done = subprocess.run(words, capture_output=True, timeout=60, check=True)
+    assert command(node, "snapshot", str(tmp_path / "a.tar.gz")).returncode == 0
+    assert done.stdout == (tmp_path / "a.tar.gz").read_bytes()
+
+
+def test_a_file_that_is_no_recorded_host_is_refused(node: HostBuilder, tmp_path: Path) -> None:
+    (tmp_path / "broken.tar.gz").write_bytes(b"nothing")
+    for name, words in (
+        ("broken.tar.gz", "is no recorded host"),
+        ("absent", "there is no such folder"),
+    ):
+        told = command(HostRoot(tmp_path / name), "discover")
+        assert told.returncode == 2
+        assert words in told.stderr
+    named = command(node, "snapshot", str(tmp_path / "node.zip"))
+    assert named.returncode == 2
+    assert "a file named *.tar.gz, or -" in named.stderr
+
+
 def test_watch_follows_as_json_until_the_agent_ends(
     node: HostBuilder, config: ConfigFile, kubelet: Kubelet
 ) -> None:
@@ -259,7 +311,8 @@ def test_watch_follows_as_json_until_the_agent_ends(
         assert next(lines)["event"] == "agent.starting"
         node.set_carrier("ens1f0", up=False)
         told = next(line for line in lines if line["event"] == "device.unhealthy")
-        assert told == agent.wait_for("device.unhealthy")
+        logged = agent.wait_for("device.unhealthy")
+        assert {**told, "time": ""} == {**logged, "time": ""}
         agent.stop()
         assert watching.wait(PATIENCE_S) == 1
         assert "hung up" in watching.communicate()[1]

@@ -78,14 +78,15 @@ def test_the_entry_point_is_a_program_and_no_shell(image: str) -> None:
     configured = build.inspected()["config"]
     assert configured["Entrypoint"] == ["sriov-agent"]
     assert not configured.get("Cmd")
+    assert configured["Healthcheck"]["Test"] == ["CMD", "sriov-agent", "status"]
     assert configured["Labels"]["org.opencontainers.image.version"] == agent.__version__
     assert configured["Labels"]["org.opencontainers.image.licenses"] == "Apache-2.0"
     assert build.run("sriov-agent", "--version").strip() == agent.__version__
 
 
-def test_the_agent_adds_less_than_30_mb_to_its_base(image: str) -> None:
+def test_the_agent_adds_less_than_45_mb_to_its_base(image: str) -> None:
     sizes = build.sizes()
-    assert sizes[build.TAG] - sizes[build.BASE] < 30e6
+    assert sizes[build.TAG] - sizes[build.BASE] < 45e6
 
 
 @pytest.mark.parametrize("command", [["hadolint", "Containerfile"], ["shellcheck", "prepare"]])

@@ -72,6 +72,13 @@ def test_discover_works_where_the_notes_say(rig: Rig, pod: dict[str, Any]) -> No
     assert len(told["devices"]) >= KERNEL_VFS + 2
 
 
+def test_the_health_check_of_the_image_asks_the_running_agent(
+    rig: Rig, pod: dict[str, Any]
+) -> None:
+    answer = rig.execute(pod, "sriov-agent", "status")
+    assert (answer.status, "intel.com/net" in answer.text) == (0, True), answer.errors
+
+
 def test_a_pod_is_scheduled_for_its_device_and_finds_it(rig: Rig, pod: dict[str, Any]) -> None:
     found = rig.environ(rig.workload("user", "intel.com/dpdk"))
     device = found["PCIDEVICE_INTEL_COM_DPDK"]

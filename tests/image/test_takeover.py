@@ -39,6 +39,7 @@ def test_a_manifest_of_the_go_plugin_works_with_only_its_image_changed(
     plane.kubectl("delete", "daemonset", daemon_set["metadata"]["name"], f"--namespace={namespace}")
     key, value = next(iter(daemon_set["spec"]["selector"]["matchLabels"].items()))
     rig.no_pods(namespace, f"{key}={value}")
+    rig.allocatable(resource, 0)
 
 
 @pytest.mark.parametrize("major", [3, 4])
@@ -61,3 +62,4 @@ def test_the_chart_takes_over_from_the_go_plugins_daemonset_under_a_running_pod(
     assert rig.environ(second) != rig.environ(after)
     plane.kubectl("delete", "pod", "stays", "joins", "--namespace=default")
     rig.uninstall()
+    rig.allocatable(resource, 0)

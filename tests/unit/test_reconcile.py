@@ -1,83 +1,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import attrs
 import pytest
 
-from agent.bus import Bus
 from agent.discovery.monitor import QUIET_S
 from agent.health.records import Cause, Health
-from agent.model.device import Device, Netdev
-from agent.model.events import DevicesAllocated, HostHint, LinksChanged, SnapshotTaken
-from agent.model.link import LinkFact, Links
+from agent.model.events import DevicesAllocated, HostHint, SnapshotTaken
 from agent.model.snapshot import Snapshot
 from agent.pools.held import Holder
 from agent.pools.ledger import CONFIRM_WITHIN_S
-from agent.reconcile import RETRY_FILES_S, Reconciler
+from agent.reconcile import RETRY_FILES_S
 from agent.state_events import HealthChanged, PoolsChanged
-from tests.support.devices import host, pf, vf
+from tests.support.devices import vf
 from tests.support.log_lines import LogLines
-from tests.support.pools import Json, config, pool
-from tests.support.scripted import RecordingFleet, ScriptedHost, ScriptedSpecs, now
+from tests.support.pools import config, pool
+from tests.support.reconciling import VF, carrier, family, ids, node
+from tests.support.scripted import ScriptedHost, ScriptedSpecs, now
 
 pytestmark = pytest.mark.looptime
 
-UPLINK = Netdev("pf0", ifindex=5, admin_up=True)
 HOLD_S = 1.0
-VF = "intel.com/vf"
 POD = Holder(VF, "pod", "default", "main")
-
-
-def family(count: int) -> tuple[Device, ...]:
-    """A PF and its VFs."""
-    parent = pf("0000:3b:00.0", "pf0", num_vfs=count, netdevs=(UPLINK,))
-    return parent, *(vf(f"0000:3b:{2 + i // 8:02x}.{i % 8}", parent, i) for i in range(count))
-
-
-def ids(count: int, *, healthy: bool = True) -> tuple[tuple[str, bool], ...]:
-    return tuple((d.id, healthy) for d in family(count)[1:])
-
-
-def carrier(*, up: bool) -> LinksChanged:
-    return LinksChanged(Links({5: LinkFact(5, "pf0", admin_up=True, carrier=up)}))
-
-
-@attrs.define
-class Node:
-    """A reconciler at work, and what is around it."""
-
-    bus: Bus
-    fleet: RecordingFleet
-    specs: ScriptedSpecs
-    reconciler: Reconciler
-
-    def host(self, *devices: Device, settled: bool = True) -> None:
-        self.bus.publish(SnapshotTaken(host(*devices), settled))
-
-    def lists(self, resource: str = VF) -> list[tuple[float, tuple[tuple[str, bool], ...]]]:
-        return self.fleet.lists(resource)
-
-
-@asynccontextmanager
-async def node(
-    *devices: Device, pools: tuple[Json, ...] = (pool("vf"),), specs: ScriptedSpecs | None = None
-) -> AsyncIterator[Node]:
-    """A reconciler that has told the first lists, as the daemon does it."""
-    bus, fleet, specs = Bus(), RecordingFleet(), specs or ScriptedSpecs()
-    reconciler = Reconciler(bus, fleet, specs)
-    reconciler.config_changed(config(*pools))
-    reconciler.host_changed(SnapshotTaken(host(*devices), settled=True))
-    await reconciler.reconcile()
-    running = asyncio.create_task(reconciler.run())
-    await asyncio.sleep(0)
-    try:
-        yield Node(bus, fleet, specs, reconciler)
-    finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
 
 
 async def test_the_first_pass_offers_every_pool_that_has_devices() -> None:

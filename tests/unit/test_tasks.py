@@ -48,6 +48,7 @@ async def test_a_hint_ends_the_wait_under_way_and_starts_the_rhythm_anew() -> No
     assert await retry.wait() == 10.0
     assert now() - before == 3.0
     assert [await retry.wait() for _ in range(6)] == RHYTHM[:6]
+    assert now() - before == pytest.approx(3.0 + sum(RHYTHM[:6]))
 
 
 async def test_a_hint_during_the_attempt_leads_to_a_quick_try() -> None:

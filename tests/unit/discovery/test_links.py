@@ -256,6 +256,37 @@ def test_a_default_route_is_a_reason_to_scan_and_another_route_is_not() -> None:
 
 @pytest.mark.root
 @needs_root
+@pytest.mark.parametrize("command", ["addr del 192.0.2.1/24 dev pf0", "link set pf0 down"])
+def test_the_interface_of_the_default_route_that_goes_down_is_a_reason_to_scan(
+    command: str,
+) -> None:
+    async def work(at: Follower) -> bool:
+        ip("addr add 192.0.2.1/24 dev pf0", "route add default via 192.0.2.9")
+        await at.until(lambda: "route" in at.hints)
+        uplink = Snapshot(devices=(PF0,), default_route_netdevs=("pf0",))
+        at.bus.publish(SnapshotTaken(uplink, settled=True))
+        at.hints.clear()
+        ip(command)
+        await at.until(lambda: "route" in at.hints)
+        return True
+
+    assert following(work, PF0)
+
+
+@pytest.mark.root
+@needs_root
+def test_another_interface_that_goes_down_says_nothing_of_routes() -> None:
+    async def work(at: Follower) -> int:
+        ip("addr add 192.0.2.1/24 dev pf0", "addr add 198.51.100.1/24 dev pf1")
+        ip("addr del 198.51.100.1/24 dev pf1", "link set pf1 down", "route add default dev pf0")
+        await at.until(lambda: "route" in at.hints)
+        return at.hints.count("route")
+
+    assert following(work, PF0) == 1
+
+
+@pytest.mark.root
+@needs_root
 def test_an_interface_that_the_snapshot_knows_is_a_reason_to_scan_when_it_appears() -> None:
     late = pf("0000:3b:00.2", None, netdevs=(Netdev("late0"),))
 

@@ -137,6 +137,16 @@ async def test_nothing_that_a_pod_may_hold_is_removed_before_kubelet_has_told(ro
     assert contents(roots) == {}
 
 
+async def test_a_device_that_comes_to_another_pool_leaves_the_retired_spec_at_once(
+    roots: Roots,
+) -> None:
+    await CdiSpecs(roots, on=True).write(node(vfio(0, 21), pools=(pool("old"),)))
+    specs = CdiSpecs(roots, on=True)
+    await specs.write(assigned(host(PF0), pool("new")))
+    await specs.write(assigned(host(PF0, vfio(0, 21)), pool("new")))
+    assert list(contents(roots)) == ["sriov-dp-intel.com-net-pci-new.json"]
+
+
 async def test_leftovers_that_cannot_be_removed_are_told_once_and_tried_again(
     roots: Roots, log_lines: LogLines
 ) -> None:

@@ -312,6 +312,12 @@ class RefusingSocket:
         raise self.error
 
 
+class SocketGoneError(ConnectionError):
+    """A socket fault that has a ``code`` as well."""
+
+    code = errno.ECONNRESET
+
+
 class KernelAnswerError(Exception):
     """As pyroute2 makes it of an error answer: no OSError, the errno in ``code``."""
 
@@ -331,5 +337,7 @@ async def test_a_fault_of_the_socket_passes_through() -> None:
     netlink = Netlink(None, RefusingSocket(OSError(errno.ENOBUFS, "full")), None)
     with pytest.raises(OSError, match="full"):
         await netlink.ask("pf0")
+    with pytest.raises(SocketGoneError):
+        await Netlink(None, RefusingSocket(SocketGoneError()), None).ask("pf0")
     with pytest.raises(ZeroDivisionError):
         await Netlink(None, RefusingSocket(ZeroDivisionError()), None).ask("pf0")

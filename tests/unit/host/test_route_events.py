@@ -86,6 +86,36 @@ def test_other_routes_never_reach_the_process() -> None:
     assert on_routes(work)
 
 
+@pytest.mark.parametrize("command", ["addr del 192.0.2.1/24 dev eno1", "link set eno1 down"])
+def test_an_interface_whose_default_route_ends_in_silence_is_named(command: str) -> None:
+    """The kernel says nothing of the IPv4 routes that go with an address or an interface."""
+
+    async def work(routes: DefaultRouteEvents) -> tuple[int | None, int]:
+        ip("route add default via 192.0.2.9")
+        assert await routes.changed() is None
+        ip(command)
+        named = await routes.changed()
+        while named is None:  # IPv6 routes of length 0, where the kernel tells of them
+            named = await routes.changed()
+        return named, socket.if_nametoindex("eno1")
+
+    named, ifindex = on_routes(work)
+    assert named == ifindex
+
+
+def test_other_news_of_links_and_addresses_never_reach_the_process() -> None:
+    async def work(routes: DefaultRouteEvents) -> bool:
+        ip(
+            "link set eno1 mtu 1400",
+            "link set eno1 alias uplink",
+            "addr add 192.0.2.2/24 dev eno1",
+            "link set eno2 name eno3",
+        )
+        return is_quiet(routes)
+
+    assert on_routes(work)
+
+
 def test_lost_messages_count_as_a_change_and_the_socket_goes_on() -> None:
     async def work(routes: DefaultRouteEvents) -> bool:
         routes._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 0)

@@ -112,8 +112,17 @@ async def test_the_page_and_its_parts_are_there() -> None:
     page = await Shown().get("/")
     assert page.content_type.startswith("text/html")
     assert b"<!doctype html>" in page.body.lower()
-    assert (await Shown().get("/page.js")).content_type.startswith("text/javascript")
-    assert (await Shown().get("/page.css")).content_type.startswith("text/css")
+    assert (await Shown().get("/page/page.js")).content_type.startswith("text/javascript")
+    assert (await Shown().get("/page/page.css")).content_type.startswith("text/css")
+
+
+async def test_the_page_asks_nobody_but_the_agent() -> None:
+    shown = Shown()
+    for path in ("/", *shown.site._parts):
+        text = (await shown.get(path)).body.decode()
+        assert "http:" not in text, path
+        assert "https:" not in text, path
+        assert "innerHTML" not in text, path
 
 
 @pytest.mark.parametrize("path", ["/nothing", "/../etc/passwd", "/page/../site.py", "//"])

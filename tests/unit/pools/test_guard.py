@@ -133,3 +133,7 @@ def test_any_netdev_of_a_function_with_several_ports_guards_it() -> None:
 def test_a_device_that_a_pod_holds_stays_in_its_pool_when_it_looks_used() -> None:
     pools = assigned(node(ENS1, ENS2, routes=("ens1",)), pool("nic"), held=held("nic", ENS1))
     assert members(pools) == {"nic": [ENS1.id, ENS2.id]}
+    assert [(f.step, f.remaining) for f in pools.pools[0].funnel][-2:] == [
+        ("not in use", 2),
+        ("not taken", 2),
+    ]

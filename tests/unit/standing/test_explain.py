@@ -179,3 +179,7 @@ def test_an_unknown_subject_gets_the_nearest_names(subject: str, near: str) -> N
 
 def test_a_subject_like_nothing_gets_the_pools() -> None:
     assert explain("zzzzzz", STATE).near == ["intel.com/net", "intel.com/dpdk", "intel.com/late"]
+
+
+def test_a_subject_longer_than_any_name_is_compared_with_nothing() -> None:
+    assert explain(f"{VF0.id}{'0' * 200}", STATE).near == explain("zzzzzz", STATE).near

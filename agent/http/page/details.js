@@ -1,0 +1,78 @@
+// The explanation of a device or a pool, in a dialog.
+
+import { ago, byId, holder, make } from "/page/dom.js";
+
+/** Ask the agent why a device or pool is as it is, and show the answer. */
+export async function explain(subject) {
+  const dialog = byId("details");
+  byId("details-title").textContent = subject;
+  const body = dialog.querySelector(".body");
+  body.replaceChildren(make("p", { is: "faint" }, "asking …"));
+  if (!dialog.open) dialog.showModal();
+  try {
+    const answer = await fetch(`/explain?subject=${encodeURIComponent(subject)}`);
+    const told = await answer.json();
+    body.replaceChildren(...(told.device ? device(told.device) : told.pool ? pool(told.pool) : unknown(told)));
+  } catch (error) {
+    body.replaceChildren(make("p", { is: "bad" }, `No answer: ${error.message}`));
+  }
+}
+
+function device(told) {
+  const facts = (told.facts ?? []).map(({ name, value }) => [name, value]);
+  const its = told.device;
+  if (told.inUse) facts.push(["in use by the host", told.inUse]);
+  if (its.health) {
+    const since = its.since ? ` since ${new Date(its.since * 1000).toLocaleString()} (${ago(its.since)} ago)` : "";
+    const cause = its.cause ? `, ${its.cause}: ${told.healthDetail ?? ""}` : "";
+    facts.push(["health", `${its.health}${since}${cause}`]);
+  }
+  if (its.holder) facts.push(["held by", holder(its)]);
+  return [make("p", { is: its.health === "Unhealthy" ? "bad" : "" }, told.summary), list(facts), ...(told.pools ?? []).flatMap(verdict)];
+}
+
+function verdict(pool) {
+  const several = (pool.objects ?? []).length > 1;
+  const rows = (pool.objects ?? []).flatMap((one) => (one.verdicts ?? []).map((v) => [
+    `${several ? `[${one.selectorObject}] ` : ""}${v.key}`,
+    v.wanted,
+    v.actual,
+    make("span", { is: v.passed ? "good" : "bad" }, v.passed ? "passed" : "refused"),
+  ]));
+  const title = make("h3", {}, pool.resource, ": ", make("span", { is: pool.chosen ? "good" : "" }, pool.outcome));
+  return rows.length ? [title, table(["selector", "wanted", "found", "verdict"], rows)] : [title];
+}
+
+function pool(told) {
+  const its = told.pool;
+  const lines = [
+    ...(its.whyEmpty ?? []),
+    ...(its.notes ?? []),
+    ...(told.overlaps ?? []).map((o) => `${o.winner} has ${o.devices} devices that ${o.loser} wants too`),
+  ].map((line) => make("p", { is: "note warn" }, line));
+  const funnel = (its.funnel ?? []).map((step) => [
+    String(step.remaining),
+    `${step.selectorObject ? `[${step.selectorObject}] ` : ""}${step.step}`,
+    step.wanted ?? "",
+  ]);
+  const members = (told.members ?? []).map((m) => [m.id, m.cause ? `${m.health}: ${m.cause}` : m.health, holder(m)]);
+  return [
+    make("p", {}, told.summary),
+    ...lines,
+    table(["functions left", "after", "wanted"], funnel),
+    ...(members.length ? [table(["device", "health", "held by"], members)] : []),
+  ];
+}
+
+function unknown(told) {
+  const near = (told.near ?? []).join(", ");
+  return [make("p", {}, told.note || `Not known here.${near ? ` Near: ${near}` : ""}`)];
+}
+
+const list = (facts) => make("dl", {}, ...facts.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]));
+
+function table(head, rows) {
+  return make("table", {},
+    make("thead", {}, make("tr", {}, ...head.map((text) => make("th", { scope: "col" }, text)))),
+    make("tbody", {}, ...rows.map((row) => make("tr", {}, ...row.map((cell) => make("td", {}, cell ?? ""))))));
+}

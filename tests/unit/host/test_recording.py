@@ -1,0 +1,259 @@
+"""A recorded host shows what the host showed: on every machine of tests/hosts, and this one."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from agent.cli.discover import ALL_NEEDS
+from agent.cli.snapshot import record
+from agent.discovery.scan import scan
+from agent.errors import UsageError
+from agent.host.archive import is_archive, unpack, write_archive
+from agent.host.hardware import CONNECTX6, E810
+from agent.host.layout import HostBuilder, Port
+from agent.host.recording import Entry
+from agent.model.snapshot import Snapshot
+from agent.roots import Roots
+from tests.support.trees import dump_tree, load_tree
+
+HOSTS = Path(__file__).resolve().parents[2] / "hosts"
+MACHINES = sorted(p.name for p in HOSTS.iterdir() if p.is_dir())
+PF = "0000:3b:00.0"
+MAC = "aabbccddeeff"
+
+
+def packed(roots: Roots, *, macs: bool = False) -> bytes:
+    out = io.BytesIO()
+    write_archive(record(roots, netlink=False, macs=macs)[1], out)
+    return out.getvalue()
+
+
+def replayed(content: bytes, folder: Path) -> Roots:
+    archive = folder / "host.tar.gz"
+    archive.write_bytes(content)
+    (folder / "replayed").mkdir()
+    unpack(archive, folder / "replayed")
+    return Roots(folder / "replayed")
+
+
+def seen(roots: Roots) -> Snapshot:
+    return scan(roots, needs=ALL_NEEDS)
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> HostBuilder:
+    return HostBuilder(tmp_path / "host")
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_a_recorded_machine_shows_the_same_when_it_is_replayed(name: str, tmp_path: Path) -> None:
+    (tmp_path / "host").mkdir()
+    load_tree((HOSTS / name / "tree.txt").read_text(), tmp_path / "host")
+    original = Roots(tmp_path / "host")
+    content = packed(original, macs=True)
+    again = replayed(content, tmp_path)
+    assert seen(again) == seen(original)
+    assert packed(again, macs=True) == content, "a recording of a recording is the same"
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_a_recording_as_reviewable_text_is_the_same_host(name: str, tmp_path: Path) -> None:
+    (tmp_path / "host").mkdir()
+    (tmp_path / "text").mkdir()
+    load_tree((HOSTS / name / "tree.txt").read_text(), tmp_path / "host")
+    again = replayed(packed(Roots(tmp_path / "host"), macs=True), tmp_path)
+    load_tree(dump_tree(again.host), tmp_path / "text")
+    assert seen(Roots(tmp_path / "text")) == seen(Roots(tmp_path / "host"))
+
+
+def test_this_machine_shows_the_same_when_it_is_replayed(tmp_path: Path) -> None:
+    recorded, tree = record(Roots(), netlink=True, macs=True)
+    out = io.BytesIO()
+    write_archive(tree, out)
+    assert seen(replayed(out.getvalue(), tmp_path)) == recorded
+
+
+def test_the_same_host_gives_the_same_bytes(host: HostBuilder) -> None:
+    host.pf(PF, "ens1f0", vfs=4)
+    assert packed(host.roots) == packed(host.roots)
+
+
+def test_nothing_but_what_a_scan_reads_is_recorded(host: HostBuilder) -> None:
+    host.pf(PF, "ens1f0", vfs=1)
+    for secret in ("vpd", "serial_number", "net/ens1f0/address", "rom"):
+        host.write(host.folder(PF) / secret, "s3cret")
+    host.write(host.root / "etc/passwd", "s3cret")
+    host.write(host.root / "proc/net/arp", "s3cret")
+    _, tree = record(host.roots, netlink=False, macs=False)
+    assert not [path for path, entry in tree.items() if b"s3cret" in entry.content]
+    assert "sys/devices/pci0000:3b/0000:3b:00.0/vpd" not in tree
+
+
+def test_routes_are_kept_as_interfaces_without_addresses(host: HostBuilder) -> None:
+    host.pf(PF, "ens1f0")
+    host.default_route("ens1f0")
+    _, tree = record(host.roots, netlink=False, macs=False)
+    assert b"0100000A" not in tree["proc/net/route"].content
+    assert b"ens1f0\t00000000\t00000000" in tree["proc/net/route"].content
+
+
+def test_mac_addresses_come_only_with_the_flag(host: HostBuilder) -> None:
+    host.pf(PF, "ens1f0")
+    host.write(host.folder(PF) / "net/ens1f0/address", "aa:bb:cc:dd:ee:ff")
+    _, without = record(host.roots, netlink=False, macs=False)
+    _, with_macs = record(host.roots, netlink=False, macs=True)
+    path = "sys/devices/pci0000:3b/0000:3b:00.0/net/ens1f0/address"
+    assert path not in without
+    assert with_macs[path].content == b"aa:bb:cc:dd:ee:ff\n"
+
+
+def test_names_and_switch_ids_made_from_addresses_are_numbers(
+    host: HostBuilder, tmp_path: Path
+) -> None:
+    uplink = f"enx{MAC}"
+    host.pf(PF, hardware=CONNECTX6)
+    host.netdev(uplink, PF, port=Port("p0", MAC))
+    host.add_vfs(PF, 2, CONNECTX6.vf)
+    for index in range(2):
+        host.netdev(f"rep{index}", PF, port=Port(f"pf0vf{index}", MAC))
+    host.default_route(uplink)
+    content = packed(host.roots)
+    again = replayed(content, tmp_path)
+    assert MAC not in everything(content)
+    shown = seen(again)
+    assert shown.default_route_netdevs == ("enx000000000001",)
+    assert shown.by_id[PF].pf_name == "enx000000000001"
+    vfs = [d for d in shown.devices if d.id != PF]
+    assert [v.representor for v in vfs] == ["rep0", "rep1"], "the same id is still the same"
+    original = seen(host.roots)
+    assert [d.id for d in shown.devices] == [d.id for d in original.devices]
+
+
+def everything(content: bytes) -> str:
+    """All names, targets and contents of an archive."""
+    found = []
+    with tarfile.open(fileobj=io.BytesIO(content)) as tar:
+        for entry in tar:
+            stream = tar.extractfile(entry) if entry.isfile() else None
+            found += [entry.name, entry.linkname, stream.read().decode() if stream else ""]
+    return "\n".join(found)
+
+
+def test_devlink_facts_are_kept(host: HostBuilder, tmp_path: Path) -> None:
+    host.pf(PF, "ens1f0", vfs=1)
+    facts = '{"info": {"pci/0000:3b:00.0": {"versions": {"running": {"fw.app.name": "GTPv1"}}}}}'
+    host.write(host.root / "devlink.json", facts)
+    again = seen(replayed(packed(host.roots), tmp_path))
+    assert again == seen(host.roots)
+    assert again.by_id[PF].ddp_profile == "GTPv1"
+
+
+def test_a_host_without_anything_is_recorded_too(tmp_path: Path) -> None:
+    (tmp_path / "host").mkdir()
+    assert seen(replayed(packed(Roots(tmp_path / "host")), tmp_path)) == Snapshot()
+
+
+def test_attributes_that_cannot_be_read_and_dangling_links_are_left_out(
+    host: HostBuilder, tmp_path: Path
+) -> None:
+    host.pf(PF, "ens1f0", vfs=2)
+    (host.folder(PF) / "virtfn7").symlink_to("../nowhere")
+    (host.folder(PF) / "loop").symlink_to("loop")
+    assert seen(replayed(packed(host.roots), tmp_path)) == seen(host.roots)
+
+
+def test_links_that_lead_out_of_the_host_are_not_followed(
+    host: HostBuilder, tmp_path: Path
+) -> None:
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret" / "class").write_text("s3cret")
+    (host.root / "sys/bus/pci/devices/0000:99:00.0").symlink_to(tmp_path / "secret")
+    tree = record(host.roots, netlink=False, macs=False)[1]
+    assert not [entry for entry in tree.values() if b"s3cret" in entry.content]
+
+
+def test_1024_functions_fit_into_a_bug_report(host: HostBuilder) -> None:
+    for number in range(4):
+        host.pf(f"0000:{number * 4 + 1:02x}:00.0", f"p{number}", vfs=255, hardware=E810)
+    assert len(packed(host.roots)) < 500_000
+
+
+# Unpacking what comes from strangers
+
+
+def archive(folder: Path, *members: tarfile.TarInfo, data: bytes = b"") -> Path:
+    path = folder / "evil.tar.gz"
+    with tarfile.open(path, "w:gz") as tar:
+        for member in members:
+            tar.addfile(member, io.BytesIO(data[: member.size]))
+    return path
+
+
+def member(
+    name: str, kind: bytes = tarfile.REGTYPE, link: str = "", size: int = 0
+) -> tarfile.TarInfo:
+    made = tarfile.TarInfo(name)
+    made.type, made.linkname, made.size = kind, link, size
+    return made
+
+
+@pytest.mark.parametrize(
+    "evil",
+    [
+        [member("../outside")],
+        [member("sys/../../outside")],
+        [member("sys", tarfile.SYMTYPE, "/etc")],
+        [member("sys", tarfile.SYMTYPE, "../../outside")],
+        [member("sys", tarfile.SYMTYPE, ".."), member("sys/outside")],
+        [member("node", tarfile.CHRTYPE)],
+        [member("pipe", tarfile.FIFOTYPE)],
+        [member("hard", tarfile.LNKTYPE, "/etc/passwd")],
+        [member("big", size=2**20 + 1)],
+    ],
+)
+def test_what_would_get_outside_or_is_no_recording_is_refused(
+    evil: list[tarfile.TarInfo], tmp_path: Path
+) -> None:
+    path = archive(tmp_path, *evil, data=bytes(2**20 + 1))
+    target = tmp_path / "deep" / "target"
+    target.mkdir(parents=True)
+    with pytest.raises(UsageError, match="is no recorded host"):
+        unpack(path, target)
+    assert not (tmp_path / "deep" / "outside").exists()
+    assert not (tmp_path / "outside").exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"not a tar", b"\x1f\x8b" + bytes(20)])
+def test_damaged_files_are_refused_by_name(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "broken.tar.gz"
+    path.write_bytes(content)
+    with pytest.raises(UsageError, match=r"broken\.tar\.gz is no recorded host"):
+        unpack(path, tmp_path / "target")
+
+
+def test_a_truncated_file_is_refused(host: HostBuilder, tmp_path: Path) -> None:
+    host.pf(PF, "ens1f0", vfs=8)
+    with pytest.raises(UsageError):
+        replayed(packed(host.roots)[:-100], tmp_path)
+
+
+def test_only_files_with_the_right_name_are_archives(tmp_path: Path) -> None:
+    (tmp_path / "a.tar.gz").touch()
+    (tmp_path / "b.tgz").touch()
+    (tmp_path / "c.tar.gz").mkdir()
+    (tmp_path / "d.json").touch()
+    found = {p.name for p in tmp_path.iterdir() if is_archive(p)}
+    assert found == {"a.tar.gz", "b.tgz"}
+
+
+def test_a_links_target_and_empty_entries_survive_the_archive(tmp_path: Path) -> None:
+    tree = {"a": Entry("folder"), "a/f": Entry("file", b"x"), "l": Entry("link", b"a/f")}
+    out = io.BytesIO()
+    write_archive(tree, out)
+    root = replayed(out.getvalue(), tmp_path).host
+    assert (root / "l").read_bytes() == b"x"
+    assert (root / "l").is_symlink()
