@@ -39,6 +39,7 @@ class LinkMonitor:
         self._roots = roots
         self._bus = bus
         self._snapshot = snapshot
+        self._carriers = frozenset(carriers(snapshot))
         self._netlink: Netlink | None = None
         self._ifindexes: frozenset[int] = frozenset()
         self._names: frozenset[str] = frozenset()
@@ -76,17 +77,16 @@ class LinkMonitor:
 
     def _follow_snapshot(self, snapshot: Snapshot) -> None:
         """Interfaces that are new are asked about; those that left are forgotten."""
-        before = set(carriers(self._snapshot))
+        before, self._carriers = self._carriers, frozenset(carriers(snapshot))
         self._snapshot = snapshot
         self._narrow()
-        if fresh := {n.name for n in carriers(snapshot) if n not in before}:
-            self._ask(fresh)
+        if fresh := self._carriers - before:
+            self._ask(n.name for n in fresh)
 
     def _narrow(self) -> None:
         """Let the socket drop what no device hangs on, and forget facts of it."""
-        wanted = carriers(self._snapshot)
-        self._ifindexes = frozenset(n.ifindex for n in wanted if n.ifindex is not None)
-        self._names = frozenset(n.name for n in wanted)
+        self._ifindexes = frozenset(n.ifindex for n in self._carriers if n.ifindex is not None)
+        self._names = frozenset(n.name for n in self._carriers)
         facts = self.links.by_ifindex.values()
         kept = (f for f in facts if f.name in self._names or f.ifindex in self._ifindexes)
         self.links = Links({f.ifindex: f for f in kept})

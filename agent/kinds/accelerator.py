@@ -12,5 +12,4 @@ ACCELERATOR = KindFacts(
     device_info=False,
     cdi_class="net-accel",
     noun="accelerator function",
-    nouns="accelerator functions",
 )

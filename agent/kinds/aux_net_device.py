@@ -12,5 +12,4 @@ AUX_NET_DEVICE = KindFacts(
     device_info=True,
     cdi_class="net-sf",
     noun="auxiliary network device",
-    nouns="auxiliary network devices",
 )

@@ -22,5 +22,3 @@ class KindFacts:
     """Class part of its CDI kind, ``<prefix>/<class>`` (contract of the Go plugin)."""
     noun: str
     """What people call one of them, for example in ``every network function``."""
-    nouns: str
-    """The same for several."""

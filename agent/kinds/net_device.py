@@ -12,5 +12,4 @@ NET_DEVICE = KindFacts(
     device_info=True,
     cdi_class="net-pci",
     noun="network function",
-    nouns="network functions",
 )
