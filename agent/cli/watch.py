@@ -11,6 +11,7 @@ from pathlib import Path
 from agent.admin.client import watch
 from agent.cli.host import roots_of
 from agent.cli.screen import BAD, DIM, WARN, Screen
+from agent.errors import NoAgentError
 from agent.journal import Entry
 from agent.logs import stamp, text_value
 
@@ -18,7 +19,10 @@ _STYLES = {"debug": DIM, "warning": WARN, "error": BAD}
 
 
 def command(arguments: Namespace) -> int:
-    """Follow until interrupted, or until the agent ends. Raises NoAgentError."""
+    """Follow until interrupted, or until the agent was told to stop.
+
+    Raises NoAgentError where no agent runs, and where it ends without having been told to.
+    """
     asyncio.run(_follow(roots_of(arguments).run, arguments))
     return 0
 
@@ -26,15 +30,26 @@ def command(arguments: Namespace) -> int:
 async def _follow(folder: Path, arguments: Namespace) -> None:
     screen = Screen()
     newest = 0
-    async for entry in watch(folder, from_now=arguments.from_now):
-        if newest and entry.number > newest + 1:
-            screen.line(f"... {entry.number - newest - 1} events were missed", WARN)
-        newest = entry.number
-        if arguments.json:
-            sys.stdout.write(json.dumps(document(entry)) + "\n")
-        else:
-            screen.line(line(entry), _STYLES.get(entry.level, ""))
-        sys.stdout.flush()
+    stopping = False
+    try:
+        async for entry in watch(folder, from_now=arguments.from_now):
+            if newest and (missed := entry.number - newest - 1):
+                print(f"... {missed} events were missed", file=sys.stderr)
+            newest = entry.number
+            stopping = stopping or entry.name == "agent.stopping"
+            _show(entry, screen, as_json=arguments.json)
+    except NoAgentError:
+        if not stopping:
+            raise
+        print("the agent has stopped", file=sys.stderr)
+
+
+def _show(entry: Entry, screen: Screen, *, as_json: bool) -> None:
+    if as_json:
+        sys.stdout.write(json.dumps(document(entry)) + "\n")
+    else:
+        screen.line(line(entry), _STYLES.get(entry.level, ""))
+    sys.stdout.flush()
 
 
 def document(entry: Entry) -> dict[str, object]:

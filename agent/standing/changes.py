@@ -9,23 +9,26 @@ from agent.state_events import HealthChanged
 
 
 class HealthDates:
-    """When devices last changed their health, for those that did since they were first seen."""
+    """Since when each device in a pool has had the health that kubelet is told of."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
-        self._changed_at: dict[str, float] = {}
+        self._changed: dict[str, tuple[str, float]] = {}
 
     @property
     def changed_at(self) -> Mapping[str, float]:
-        """Device id -> seconds since 1970."""
-        return self._changed_at
+        """Device id -> seconds since 1970: its last change, or when it came into its pool."""
+        return {device_id: when for device_id, (_, when) in self._changed.items()}
 
     def note(self, event: HealthChanged) -> None:
-        """Take in a change; a device that comes healthy, or goes, has no date."""
-        now = self._clock()
+        """Take in the changes of one pool; a device that leaves it is forgotten.
+
+        A device that moves comes into its new pool before or after it leaves the old one: only
+        the pool that dated it last takes its date away.
+        """
+        dated = (event.resource, self._clock())
         for change in event.changes:
-            came_well = change.before is None and change.after is not None and change.after.healthy
-            if change.after is None or came_well:
-                self._changed_at.pop(change.device_id, None)
-            else:
-                self._changed_at[change.device_id] = now
+            if change.after is not None:
+                self._changed[change.device_id] = dated
+            elif self._changed.get(change.device_id, ("",))[0] == event.resource:
+                del self._changed[change.device_id]

@@ -57,7 +57,7 @@ class AgentState:
     overruns: int = 0
     """How often the kernel dropped link events since the start."""
     changed_at: Mapping[str, float] = attrs.field(factory=dict)
-    """Device id -> when its health changed last, seconds since 1970; absent = not since then."""
+    """Device id -> since when its health has been so, seconds since 1970; absent = not known."""
 
     @cached_property
     def server_of(self) -> Mapping[str, PoolServerState]:

@@ -314,6 +314,25 @@ def test_watch_follows_as_json_until_the_agent_ends(
         logged = agent.wait_for("device.unhealthy")
         assert {**told, "time": ""} == {**logged, "time": ""}
         agent.stop()
+        assert "agent.stopping" in [line["event"] for line in lines]
+        assert watching.wait(PATIENCE_S) == 0
+        assert watching.communicate()[1] == "the agent has stopped\n"
+
+
+def test_watch_fails_when_the_agent_ends_untold(
+    node: HostBuilder, config: ConfigFile, kubelet: Kubelet
+) -> None:
+    with AgentProcess(node.root, config.path, "--log-level", "debug") as agent:
+        agent.wait_for("admin.listening")
+        watching = subprocess.Popen(
+            [sys.executable, "-m", "agent", "watch", "--json", "--host-root", str(node.root)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert watching.stdout is not None
+        assert json.loads(watching.stdout.readline())["event"] == "agent.starting"
+        agent.process.kill()
         assert watching.wait(PATIENCE_S) == 1
         assert "hung up" in watching.communicate()[1]
 

@@ -59,8 +59,6 @@ class AgentProcess:
         self._reader.join(PATIENCE_S)
         assert self.process.stderr is not None
         self.process.stderr.close()
-        if error is not None:
-            pass
 
     def stop(self) -> int:
         """SIGTERM, and the exit code."""

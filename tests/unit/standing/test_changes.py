@@ -17,8 +17,8 @@ def dates(*changes: Change) -> dict[str, float]:
     return dict(found.changed_at)
 
 
-def test_a_device_that_comes_healthy_has_no_date() -> None:
-    assert dates(Change("a", None, HEALTHY)) == {}
+def test_a_device_that_was_never_unhealthy_is_dated_by_its_coming() -> None:
+    assert dates(Change("a", None, HEALTHY)) == {"a": 1.0}
 
 
 def test_a_device_that_comes_unhealthy_has_been_so_since_then() -> None:
@@ -31,3 +31,14 @@ def test_the_newest_change_counts() -> None:
 
 def test_a_device_that_goes_is_forgotten() -> None:
     assert dates(Change("a", HEALTHY, SICK), Change("a", SICK, None)) == {}
+
+
+def test_a_device_that_moves_keeps_the_date_of_its_new_pool_in_either_order() -> None:
+    comes = HealthChanged("new", (Change("a", None, HEALTHY),))
+    goes = HealthChanged("old", (Change("a", HEALTHY, None),))
+    for order in ((comes, goes), (goes, comes)):
+        found = HealthDates(clock=lambda: 5.0)
+        found.note(HealthChanged("old", (Change("a", None, HEALTHY),)))
+        for event in order:
+            found.note(event)
+        assert found.changed_at == {"a": 5.0}
