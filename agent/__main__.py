@@ -11,12 +11,10 @@ import sys
 import threading
 from collections.abc import Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from agent.errors import AgentError, ConfigError, UsageError
-
-if TYPE_CHECKING:
-    from argparse import Namespace
+from agent.lean import lean_imports
 
 EXIT_CRASH = 1
 EXIT_BAD_INPUT = 2
@@ -34,10 +32,8 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 
 def run(argv: Sequence[str]) -> int:
     """Run a command line; returns its exit code. Faults that were foreseen print one message."""
-    from agent.cli.arguments import parse  # noqa: PLC0415 - nothing is imported twice over
-
     try:
-        return _dispatch(parse(argv))
+        return _dispatch(argv)
     except (UsageError, ConfigError) as error:
         _say(error)
         return EXIT_BAD_INPUT
@@ -68,9 +64,14 @@ _COMMANDS = {
 }
 
 
-def _dispatch(arguments: Namespace) -> int:
+def _dispatch(argv: Sequence[str]) -> int:
     """Import and run the command that was named."""
-    code: int = import_module(_COMMANDS[arguments.command]).command(arguments)
+    with lean_imports():
+        from agent.cli.arguments import parse  # noqa: PLC0415 - nothing is imported twice over
+
+        arguments = parse(argv)
+        module = import_module(_COMMANDS[arguments.command])
+    code: int = module.command(arguments)
     return code
 
 

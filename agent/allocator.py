@@ -23,11 +23,14 @@ from agent.model.snapshot import Snapshot
 from agent.pools.allocation import allocation, members_for
 from agent.pools.preference import prefer
 from agent.pools.records import Member, Pool, Pools
+from agent.remedies import with_remedy
 from agent.roots import Roots
 from agent.told import shown
 
 FRESH_WITHIN_S = 0.5
 """How long Allocate waits for facts read anew before it takes those of the last scan."""
+HANGING_AT_MOST = 4
+"""Reads that may hang in a driver at once: each holds a thread, and the next would hang as well."""
 
 
 class Allocator:
@@ -51,6 +54,8 @@ class Allocator:
         self._bus = bus
         self._pools = pools
         self._reread = reread
+        self._reading: set[object] = set()
+        """Reads under way; threads take themselves out."""
         self._cdi = cdi
         self._policy = policy
 
@@ -88,17 +93,15 @@ class Allocator:
         try:
             await write_device_info(self._roots.device_info, pool.config, members)
         except OSError as error:
-            text = f"its device-info file cannot be written: {error}"
+            text = f"its device-info file cannot be written: {with_remedy(error)}"
             raise DeviceNotUsableError(members[0].device.id, text) from error
         return self._with_cdi(pool, members, answer, rdma_cm=pools.snapshot.rdma_cm), members
 
     async def _fresh(self, members: tuple[Member, ...]) -> tuple[Member, ...]:
         """The members with facts read just now; those of the last scan where that takes long."""
         devices = tuple(m.device for m in members)
-        try:
-            async with asyncio.timeout(FRESH_WITHIN_S):
-                read = await in_daemon_thread(lambda: self._reread(devices))
-        except TimeoutError:
+        read = await self._read_again(devices)
+        if read is None:
             logs.emit("allocation.stale_facts", devices=shown(tuple(d.id for d in devices)))
             return members
         now = {d.id: d for d in read}
@@ -106,6 +109,25 @@ class Allocator:
         if gone:
             raise DeviceNotUsableError(gone[0], "is gone from the host")
         return tuple(attrs.evolve(m, device=now[m.device.id]) for m in members)
+
+    async def _read_again(self, devices: tuple[Device, ...]) -> tuple[Device, ...] | None:
+        """The devices that are there, as they are now; None where that cannot be known soon."""
+        if len(self._reading) >= HANGING_AT_MOST:
+            return None
+        this = object()
+
+        def read() -> tuple[Device, ...]:
+            try:
+                return self._reread(devices)
+            finally:
+                self._reading.discard(this)
+
+        self._reading.add(this)
+        try:
+            async with asyncio.timeout(FRESH_WITHIN_S):
+                return await in_daemon_thread(read)
+        except (TimeoutError, OSError):  # the latter where the process has run out of something
+            return None
 
     def _check_drivers(self, members: tuple[Member, ...], snapshot: Snapshot) -> None:
         """A driver may have changed since the last scan: the pool must not promise another one."""

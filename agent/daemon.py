@@ -8,6 +8,7 @@ specs and device-info files stay, since running pods need them.
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import time
@@ -23,8 +24,9 @@ from agent.config.schema import Config
 from agent.discovery.links import LinkMonitor
 from agent.discovery.monitor import Monitor
 from agent.discovery.reread import reread
-from agent.discovery.scan import scan
+from agent.discovery.scan import Scanner
 from agent.discovery.tree import follow_tree
+from agent.export.leftovers import remove_leftover_drafts
 from agent.export.specs import CdiSpecs
 from agent.host import devlink
 from agent.kubelet.node_lock import NodeLock
@@ -108,6 +110,7 @@ class Daemon:
             node_name=options.node_name,
             strict=options.strict,
         )
+        self._scanner = Scanner(roots, netlink=options.netlink)
         self.monitor = Monitor(self._scan, self.bus)
         self.allocator = Allocator(
             roots,
@@ -126,14 +129,9 @@ class Daemon:
         self._scan_s = 0.0
         self._serving = False
 
-    def _scan(self, generation: int) -> Snapshot:
+    def _scan(self, generation: int, touched: frozenset[str] | None) -> Snapshot:
         began_s = time.perf_counter()
-        snapshot = scan(
-            self.options.roots,
-            generation=generation,
-            netlink=self.options.netlink,
-            needs=needs(self.config.config),
-        )
+        snapshot = self._scanner.scan(generation, needs=needs(self.config.config), touched=touched)
         self._scan_s = time.perf_counter() - began_s
         if self.services.counters is not None:
             self.services.counters.scan_s.observe(self._scan_s)
@@ -195,6 +193,7 @@ class Daemon:
 
     async def _serve(self, tasks: asyncio.TaskGroup) -> None:
         roots = self.options.roots
+        remove_leftover_drafts(roots)
         fleet = Fleet(roots, self.allocator, self.bus, tasks, self.options.registration)
         specs = CdiSpecs(roots, on=self.options.cdi is not None)
         self.reconciler = Reconciler(self.bus, fleet, specs)
@@ -207,6 +206,7 @@ class Daemon:
                 self._holders_told(HoldingsRead(holdings, asyncio.get_running_loop().time()))
             await self.reconciler.reconcile()
             self._serving = True
+            gc.freeze()  # modules and the first scan stay: no collection need walk through them
             await together(*self._followers(snapshot, holdings))
 
     async def _first_look(self) -> tuple[Snapshot, Holdings | None]:

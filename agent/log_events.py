@@ -46,6 +46,13 @@ _ALL = (
     LogEvent("agent.stopped", INFO, (), "Everything is closed; the process ends."),
     LogEvent("agent.failed", ERROR, ("error",), "A bug: the process ends with exit code 1."),
     LogEvent(
+        "log.library",
+        WARNING,
+        ("library", "message", "error", "times"),
+        "A library that the agent uses warned of something, in its own words. Said once for each "
+        "place in its code, then at the 10th, 100th ... time.",
+    ),
+    LogEvent(
         "plugin.registered",
         INFO,
         ("resource", "way", "generation", "socket"),
@@ -314,6 +321,13 @@ _ALL = (
         "Watches of inotify ran out: only the safety scan sees changes below the folder.",
     ),
     LogEvent(
+        "host.scan_failed",
+        WARNING,
+        ("error", "times"),
+        "The process has run out of descriptors or memory and cannot look at the host; the last "
+        "facts stay in force, and it tries again until it can.",
+    ),
+    LogEvent(
         "host.scan_stalled",
         ERROR,
         ("seconds", "times"),
@@ -354,8 +368,8 @@ _ALL = (
         "admin.unavailable",
         WARNING,
         ("socket", "error", "times"),
-        "The socket of status, watch and explain cannot be made; everything else works. Mount a "
-        "writable folder there if you want these commands.",
+        "The socket of status, watch and explain cannot be made; everything else works. Tried "
+        "again until it can; mount a writable folder there if you want these commands.",
     ),
     LogEvent(
         "admin.failed",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import re
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -27,6 +28,8 @@ _LEVELS = {
     "fatal": logging.ERROR,
     "panic": logging.ERROR,
 }
+_BARE = re.compile(r"[!#-<>-\[\]-~\u00a1-\u00ac\u00ae-\u024f]+")
+"""Printable characters up to the end of Latin, without blank, quote, ``=`` and backslash."""
 _said: dict[tuple[str, str], int] = {}
 Receive = Callable[[LogEvent, Mapping[str, object]], None]
 _followers: list[Receive] = []
@@ -48,6 +51,14 @@ def emit(event: str, /, **fields: object) -> None:
         receive(declared, fields)
     if _LOGGER.isEnabledFor(declared.level):
         _LOGGER.log(declared.level, event, extra={"fields": fields})
+
+
+def emit_crash(event: str, error: BaseException, /, **fields: object) -> None:
+    """Write one event with the traceback of ``error``: for what ends the process."""
+    declared = EVENTS[event]
+    for receive in tuple(_followers):
+        receive(declared, fields)
+    _LOGGER.log(declared.level, event, exc_info=error, extra={"fields": fields})
 
 
 def emit_once(event: str, key: str, /, **fields: object) -> None:
@@ -125,9 +136,12 @@ def plain(value: object) -> object:
 
 
 def text_value(value: object) -> str:
-    """A field's value as the text form shows it: bare, or as a JSON string where that is safer."""
+    """A field's value as the text form shows it: bare, or as a JSON string where that is safer.
+
+    Letters beyond Latin are escaped: some look like others, and some turn the line around.
+    """
     known = plain(value)
-    if isinstance(known, str) and known and known.isprintable() and not set(known) & set(' "=\\'):
+    if isinstance(known, str) and _BARE.fullmatch(known):
         return known
     if isinstance(known, float):
         return f"{known:.4g}"
@@ -135,14 +149,23 @@ def text_value(value: object) -> str:
 
 
 class _TextFormatter(logging.Formatter):
-    """``time LEVEL event key=value ...``: values with spaces or odd characters are JSON strings."""
+    """``time LEVEL event key=value ...``: values with spaces or odd characters are JSON strings.
+
+    The lines of a traceback stand below it, each marked: no text in them can pass for an event.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         pairs = "".join(f" {k}={text_value(v)}" for k, v in _fields(record).items())
         line = f"{stamp(record.created)} {record.levelname:<7} {record.getMessage()}{pairs}"
         if record.exc_info:
-            line += "\n" + self.formatException(record.exc_info)
+            told = self.formatException(record.exc_info).splitlines()
+            line += "".join(f"\n  | {_escaped(part)}" for part in told)
         return line
+
+
+def _escaped(text: str) -> str:
+    """Text that a person shall read as it is, as far as its characters do nothing else."""
+    return "".join(c if c == " " or _BARE.match(c) or c in '"=\\' else ascii(c)[1:-1] for c in text)
 
 
 class _JsonFormatter(logging.Formatter):

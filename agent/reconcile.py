@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import attrs
 
 from agent.bus import Bus
 from agent.config.schema import Config
-from agent.health.outlook import Outlook, changes, look
+from agent.health.outlook import Change, Outlook, changes, look
 from agent.health.records import Health
 from agent.model.answers import Offer
 from agent.model.events import DevicesAllocated, LinksChanged, SnapshotTaken
@@ -30,6 +30,10 @@ from agent.told import tell_changes, tell_pools
 
 RETRY_FILES_S = 10.0
 """When a file that could not be written is tried again."""
+MANY_DEVICES = 2048
+"""From so many on a pass works beside the loop, which it would hold up for milliseconds."""
+
+T = TypeVar("T")
 
 
 class Offered(Protocol):
@@ -44,6 +48,16 @@ class SpecWriter(Protocol):
 
     async def write(self, pools: Pools) -> Mapping[str, Mapping[str, Health]]:
         """Write what changed; resource -> device id -> health, for what could not be written."""
+
+
+@attrs.frozen
+class Verdict:
+    """What a pass comes to for one pool."""
+
+    outlook: Outlook
+    offer: Offer
+    changes: tuple[Change, ...]
+    """What is told otherwise than after the last pass."""
 
 
 class Reconciler:
@@ -123,30 +137,28 @@ class Reconciler:
         """One pass over the newest inputs."""
         self._dirty.clear()
         self.passes += 1
-        pools = self._assign()
+        inputs, settled = (self.snapshot, self.config, self.ledger.held), self.settled
+        pools = await self._work(lambda: self._assign(inputs, settled=settled))
         unwritten = await self._specs.write(pools)
-        now = asyncio.get_running_loop().time()
-        outlooks = {
-            pool.resource: look(
-                self.outlooks.get(pool.resource),
-                pool,
-                pools,
-                self.links,
-                now,
-                unwritten.get(pool.resource, {}),
-            )
-            for pool in pools.pools
-        }
-        self._offer(pools, outlooks)
-        self._plan(outlooks, retry=bool(unwritten))
+        links, now = self.links, asyncio.get_running_loop().time()
+        verdicts = await self._work(lambda: self._judge(pools, links, now, unwritten))
+        await self._offer(pools, verdicts, settled=settled)
+        self._plan(retry=bool(unwritten))
 
-    def _assign(self) -> Pools:
+    async def _work(self, work: Callable[[], T]) -> T:
+        """Do what takes long where there are many devices; it touches only what it is given."""
+        return await asyncio.to_thread(work) if self._has_many else work()
+
+    @property
+    def _has_many(self) -> bool:
+        return len(self.snapshot.devices) >= MANY_DEVICES
+
+    def _assign(self, inputs: tuple[Snapshot, Config, Held], *, settled: bool) -> Pools:
         """The pools in force: as assigned, but for devices that must wait for a quiet host."""
-        inputs = (self.snapshot, self.config, self.ledger.held)
         if inputs != self._assigned:
             self._newest = assign(*inputs)
             self._assigned = inputs
-        if self.settled:
+        if settled:
             return self._newest
         return attrs.evolve(self._newest, pools=tuple(map(self._without_new, self._newest.pools)))
 
@@ -156,35 +168,54 @@ class Reconciler:
         members = tuple(m for m in pool.members if m.device.id in known)
         return pool if len(members) == len(pool.members) else attrs.evolve(pool, members=members)
 
-    def _offer(self, pools: Pools, outlooks: Mapping[str, Outlook]) -> None:
+    def _judge(
+        self,
+        pools: Pools,
+        links: Links,
+        now: float,
+        unwritten: Mapping[str, Mapping[str, Health]],
+    ) -> Mapping[str, Verdict]:
+        """Every pool's health as it is to be told, by resource."""
+        verdicts = {}
+        for pool in pools.pools:
+            before = self.outlooks.get(pool.resource)
+            failed = unwritten.get(pool.resource, {})
+            after = look(before, pool, pools, links, now, failed)
+            verdicts[pool.resource] = Verdict(after, after.offer(), changes(before, after))
+        return verdicts
+
+    async def _offer(self, pools: Pools, verdicts: Mapping[str, Verdict], *, settled: bool) -> None:
         """Hand the lists to the fleet, then tell what changed."""
-        before, self.outlooks = self.outlooks, outlooks
+        before, self.outlooks = self.outlooks, {r: v.outlook for r, v in verdicts.items()}
         known, self.pools = self.pools, pools
         self._had_devices &= {p.resource for p in pools.pools}
         self._had_devices |= {p.resource for p in pools.pools if p.members}
         shown = [
-            outlooks[p.resource].offer()
+            verdicts[p.resource].offer
             for p in pools.pools
             if p.resource in self._had_devices or p.config.advertise_empty
         ]
         self._fleet.apply(tuple(shown))
-        for resource in dict.fromkeys((*before, *outlooks)):
-            if found := changes(before.get(resource), outlooks.get(resource)):
+        for resource in dict.fromkeys((*before, *verdicts)):
+            verdict = verdicts.get(resource)
+            if found := verdict.changes if verdict else changes(before[resource], None):
                 tell_changes(resource, found)
                 self._bus.publish(HealthChanged(resource, found))
-        if self.settled and pools is not self._told:
+                if self._has_many:
+                    await asyncio.sleep(0)
+        if settled and pools is not self._told:
             tell_pools(self._told, pools)
             self._told = pools
         if pools is not known:
             self._bus.publish(PoolsChanged(pools))
 
-    def _plan(self, outlooks: Mapping[str, Outlook], *, retry: bool) -> None:
+    def _plan(self, *, retry: bool) -> None:
         """Wake up when the next good news is due, or a file is to be tried again."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         loop = asyncio.get_running_loop()
-        moments = [o.next_due for o in outlooks.values() if o.next_due is not None]
+        moments = [o.next_due for o in self.outlooks.values() if o.next_due is not None]
         if retry:
             moments.append(loop.time() + RETRY_FILES_S)
         if moments:

@@ -15,8 +15,9 @@ from grpclib.server import Server
 
 from agent import logs
 from agent.errors import AgentError
-from agent.kubelet.wire import BoundedConnection, WireCodec
+from agent.kubelet.wire import BoundedConnection, Peers, WireCodec
 from agent.plugin.sockets import BoundSocket, bind_socket, is_listening
+from agent.remedies import with_remedy
 from agent.tasks import Retry, keep_running
 
 if TYPE_CHECKING:
@@ -37,23 +38,23 @@ class _Connection(BoundedConnection):
 
     max_message_bytes = MAX_REQUEST_BYTES
 
-    def __init__(self, plain: H2Protocol, peers: set[asyncio.Transport]) -> None:
+    def __init__(self, plain: H2Protocol, peers: Peers) -> None:
         super().__init__(plain.handler, plain.config, plain.h2_config)
         self._peers = peers
-        self._transport: asyncio.Transport
+        self._is_admitted = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
-        if _user_of(transport.get_extra_info("socket")) in {0, os.geteuid()}:
-            self._peers.add(self._transport)
+        is_trusted = _user_of(transport.get_extra_info("socket")) in {0, os.geteuid()}
+        self._is_admitted = is_trusted and self._peers.admit(self)
+        if self._is_admitted:
             super().connection_made(transport)
         else:
-            self._transport.abort()
+            cast("asyncio.Transport", transport).abort()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        if self._transport in self._peers:
-            self._peers.discard(self._transport)
+        if self._is_admitted:
             super().connection_lost(exc)
+        self._peers.forget(self)
 
 
 class _AdminServer(Server):
@@ -61,7 +62,7 @@ class _AdminServer(Server):
 
     def __init__(self, service: IServable) -> None:
         super().__init__([service], codec=WireCodec())
-        self.peers: set[asyncio.Transport] = set()
+        self.peers = Peers()
 
     def _protocol_factory(self) -> H2Protocol:
         return _Connection(super()._protocol_factory(), self.peers)
@@ -70,21 +71,18 @@ class _AdminServer(Server):
 async def serve_admin(folder: Path, service: IServable) -> None:
     """Serve ``agent.sock`` in ``folder`` until cancelled.
 
-    A folder that cannot be written is told once and left at that; a socket on which another agent
-    listens is had once that one is gone.
+    A folder that cannot be written, or is full, is told once and tried again; a socket on which
+    another agent listens is had once that one is gone.
     """
     path = folder / SOCKET
 
     def failed(error: BaseException, _: int) -> None:
-        logs.emit_once("admin.unavailable", str(path), socket=str(path), error=str(error))
+        logs.emit_once("admin.unavailable", str(path), socket=str(path), error=with_remedy(error))
 
     async def attempt() -> None:
         await _serve(path, service)
 
-    try:
-        await keep_running(attempt, expected=(_TakenError,), retry=Retry(), failed=failed)
-    except (OSError, AgentError) as error:
-        failed(error, 0)
+    await keep_running(attempt, expected=(OSError, AgentError), retry=Retry(), failed=failed)
 
 
 async def _serve(path: Path, service: IServable) -> None:
@@ -98,8 +96,8 @@ async def _serve(path: Path, service: IServable) -> None:
     finally:
         bound.unlink()
         server.close()
-        for peer in tuple(server.peers):
-            peer.close()
+        for peer in server.peers:
+            peer.transport.close()
         with suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_LIMIT_S):
                 await server.wait_closed()

@@ -8,13 +8,11 @@ import os
 from argparse import Namespace
 from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from agent.config.load import Loaded, load_config
 from agent.config.schema import Config
 from agent.config.source import SourceState, read_source
 from agent.errors import ConfigError, UsageError
-from agent.host.archive import is_archive, unpack
 from agent.roots import Roots
 
 
@@ -24,7 +22,7 @@ def roots_of(arguments: Namespace) -> Roots:
     Raises UsageError where the host root is neither a folder nor a recorded host.
     """
     host = Path(arguments.host_root).resolve()
-    if is_archive(host):
+    if host.is_file():
         host = _unpacked(host)
     if not host.is_dir():
         raise UsageError(
@@ -35,6 +33,12 @@ def roots_of(arguments: Namespace) -> Roots:
 
 @cache
 def _unpacked(archive: Path) -> Path:
+    from tempfile import TemporaryDirectory  # noqa: PLC0415 - for replays only, as is the next
+
+    from agent.host.archive import is_archive, unpack  # noqa: PLC0415 - as above
+
+    if not is_archive(archive):
+        return archive
     folder = TemporaryDirectory(prefix="sriov-host-")
     atexit.register(folder.cleanup)
     unpack(archive, Path(folder.name))

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-import traceback
+import gc
 from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 
-from agent import logs
+from agent import library_logs, logs
 from agent.cli.host import node_name, roots_of, wants_netlink
 from agent.config.schema import AllocationPolicy
 from agent.daemon import run_agent
@@ -21,9 +20,11 @@ def command(arguments: Namespace) -> int:
     """Run until asked to stop. Raises AgentError for what was foreseen; a bug is exit code 1."""
     level = arguments.verbosity if arguments.verbosity is not None else arguments.log_level
     logs.configure(logs.parse_level(level), arguments.log_format)
+    library_logs.follow_libraries()
     if arguments.log_dir:
         logs.emit("log.dir_unused", log_dir=arguments.log_dir)
     options = run_options(arguments)
+    gc.freeze()  # what was imported stays: collections need not go through it
     try:
         asyncio.run(run_agent(options))
     except AgentError:
@@ -31,8 +32,7 @@ def command(arguments: Namespace) -> int:
     except Exception as error:  # noqa: BLE001 - a bug: told whole, and the process ends
         if (foreseen := _foreseen(error)) is not None:
             raise foreseen from None
-        logs.emit("agent.failed", error=_first_of(error))
-        traceback.print_exception(error, file=sys.stderr)
+        logs.emit_crash("agent.failed", error, error=_first_of(error))
         return 1
     return 0
 

@@ -29,6 +29,8 @@ from agent.tasks import together
 
 QUIET_S = 0.03
 """A plain rewrite empties the file first: wait until nothing more happens to it."""
+RETRY_S = 5.0
+"""When a file that could not be read is tried again: no event tells that it can be."""
 
 
 @attrs.frozen
@@ -194,6 +196,8 @@ class ConfigKeeper:
                 changed.clear()
                 await asyncio.sleep(QUIET_S)
             await self.reload()
+            if self._seen is not None and self._seen[0] is SourceState.UNUSABLE:
+                asyncio.get_running_loop().call_later(RETRY_S, changed.set)
 
     async def _reload_asked(self, asked: asyncio.Event) -> None:
         while True:

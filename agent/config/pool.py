@@ -17,7 +17,7 @@ from agent.config.fields import (
     read_object,
     read_string,
 )
-from agent.config.findings import At, Findings, found, quoted
+from agent.config.findings import At, Findings, quoted
 from agent.config.json_faults import Text
 from agent.config.json_positions import Object
 from agent.config.legacy import dead_device_type, misplaced, read_v2_pool
@@ -204,7 +204,7 @@ class _Pool:
         if at is None:
             return {}
         if not isinstance(at.value, Object):
-            self.findings.error(at, f"found {found(at.value)}, wanted an object of objects")
+            self.findings.error(at, "wanted an object of objects")
             return {}
         info: dict[str, dict[str, str]] = {}
         for member in at.value.members:

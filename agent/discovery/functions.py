@@ -190,6 +190,18 @@ def read_auxiliary(host: Host, name: str, parent: Device, pf: Pf) -> Device | No
         )
 
 
+def derived(host: Host, vf: Device, pf: Pf) -> Device:
+    """A VF that did not change itself, with what it has from its PF as that is now."""
+    index = pf.index_of.get(vf.id)
+    pf_name = pf.device.pf_name if pf.device else None
+    representor = pf.ports.get(("vf", index)) if index is not None else None
+    ddp = _vf_ddp(host, vf.id, pf)
+    inherited = (index, pf_name, representor, ddp)
+    if inherited == (vf.index, vf.pf_name, vf.representor, vf.ddp_profile):
+        return vf
+    return attrs.evolve(vf, index=index, pf_name=pf_name, representor=representor, ddp_profile=ddp)
+
+
 def _pf(host: Host, folder: int, entries: frozenset[str], bdf: str, kind: Kind) -> Pf:
     ids = pci.identity(folder)
     driver = pci.driver(folder)

@@ -7,9 +7,11 @@ import socket
 from collections.abc import Iterable
 from contextlib import aclosing
 
+import attrs
+
 from agent import logs
 from agent.bus import Bus
-from agent.discovery.uevents import is_relevant
+from agent.discovery.uevents import is_relevant, touched_by
 from agent.host.netlink import Netlink, Overrun, Uevent, open_netlink
 from agent.host.route_events import DefaultRouteEvents
 from agent.model.device import Netdev, Role
@@ -44,7 +46,11 @@ class LinkMonitor:
         self._ifindexes: frozenset[int] = frozenset()
         self._names: frozenset[str] = frozenset()
         self._to_ask: set[str] = set()
+        self._heard: set[int] = set()
+        """Interfaces that sent an event since the last question was put."""
         self._asking = asyncio.Event()
+        self._congested = asyncio.Event()
+        """The kernel drops events, and tells so only once until all that wait were read."""
 
     async def run(self) -> None:
         """Follow the sockets for ever; a node that allows none is told once and retried."""
@@ -73,10 +79,13 @@ class LinkMonitor:
                 self._follow_uevents(netlink),
                 self._follow_routes(routes),
                 self._answer_questions(netlink),
+                self._wait_out_congestion(netlink),
             )
 
     def _follow_snapshot(self, snapshot: Snapshot) -> None:
         """Interfaces that are new are asked about; those that left are forgotten."""
+        if snapshot == self._snapshot:
+            return
         before, self._carriers = self._carriers, frozenset(carriers(snapshot))
         self._snapshot = snapshot
         self._narrow()
@@ -116,8 +125,22 @@ class LinkMonitor:
     def _overrun(self) -> None:
         self.overruns += 1
         logs.emit("netlink.overrun", overruns=self.overruns)
+        self._make_good()
+        self._congested.set()
+
+    def _make_good(self) -> None:
+        """Ask for what was dropped, and have everything scanned."""
         self._ask_all()
         self._bus.publish(HostHint("overrun"))
+
+    async def _wait_out_congestion(self, netlink: Netlink) -> None:
+        """Ask again when all was read: drops after the first question are not told."""
+        while True:
+            await self._congested.wait()
+            await asyncio.sleep(ASK_PAUSE_S)
+            if netlink.is_drained():
+                self._congested.clear()
+                self._make_good()
 
     def _take(self, fact: LinkFact, *, answered: bool = False) -> None:
         """Put one fact in force if anything hangs on it.
@@ -129,17 +152,29 @@ class LinkMonitor:
         before = self.links.by_ifindex.get(fact.ifindex)
         if before is None and fact.name not in self._names:
             if fact.ifindex in self._ifindexes and not answered:
-                self._bus.publish(HostHint("link"))
+                self._bus.publish(HostHint("link", self._owners(fact)))
             return
+        if not answered:
+            self._heard.add(fact.ifindex)
+        elif before is not None and fact.ifindex in self._heard:
+            fact = attrs.evolve(before, vf_policies=fact.vf_policies)  # the event is newer
         links = self.links.with_fact(fact)
         if links.by_ifindex[fact.ifindex] != before:
             self.links = links
             self._filter()
             self._bus.publish(LinksChanged(links))
             if before is not None and self._moved(before, fact):
-                self._bus.publish(HostHint("link"))
+                self._bus.publish(HostHint("link", self._owners(before, fact)))
         if not answered and not fact.gone:
             self._ask({fact.name})
+
+    def _owners(self, *facts: LinkFact) -> frozenset[str] | None:
+        """The devices whose netdevs these are, by name or number; None = not all are known."""
+        owners = self._snapshot.netdev_owner
+        names = {n.name for n in self._carriers if n.ifindex in {f.ifindex for f in facts}}
+        known = [owners.get(name) for name in names | {f.name for f in facts}]
+        found = frozenset(owner.id for owner in known if owner is not None)
+        return found or None
 
     def _moved(self, before: LinkFact, fact: LinkFact) -> bool:
         """Whether more changed than the link's state: name, master, or the namespace."""
@@ -153,6 +188,7 @@ class LinkMonitor:
             self._asking.clear()
             pending, self._to_ask = self._to_ask, set()
             for name in sorted(pending):
+                self._heard.clear()
                 fact = await netlink.ask(name)
                 if fact is not None:
                     self._take(fact, answered=True)
@@ -161,8 +197,11 @@ class LinkMonitor:
     async def _follow_uevents(self, netlink: Netlink) -> None:
         async with aclosing(netlink.uevents()) as events:
             async for event in events:
-                if isinstance(event, Overrun) or is_relevant(event, self._snapshot, self._roots):
+                if isinstance(event, Overrun):
                     self._bus.publish(HostHint("uevent"))
+                    self._congested.set()
+                elif is_relevant(event, self._snapshot, self._roots):
+                    self._bus.publish(HostHint("uevent", touched_by(event)))
                 if isinstance(event, Uevent) and event.interface in self._names:
                     self._ask({event.interface})
 
@@ -173,7 +212,7 @@ class LinkMonitor:
                 if _name_of(ifindex) not in self._snapshot.default_route_netdevs:
                     continue
                 await asyncio.sleep(FLUSH_S)
-            self._bus.publish(HostHint("route"))
+            self._bus.publish(HostHint("route", frozenset()))
 
 
 def _name_of(ifindex: int) -> str | None:
@@ -185,9 +224,10 @@ def _name_of(ifindex: int) -> str | None:
 
 def carriers(snapshot: Snapshot) -> tuple[Netdev, ...]:
     """The netdevs on which some device's link hangs: of PFs, and of functions without a PF here."""
+    pfs = snapshot.pfs
     return tuple(
         netdev
         for device in snapshot.devices
-        if device.role is Role.PF or snapshot.pf_of(device) is None
+        if device.netdevs and (device.role is Role.PF or device.pf_address not in pfs)
         for netdev in device.netdevs
     )

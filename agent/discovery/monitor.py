@@ -1,5 +1,7 @@
 """Turns hints into snapshots: the first hint scans at once, a burst costs one scan a window.
 
+A scan reads what the hints since the last one name, or everything if one of them cannot tell.
+
 Bad news (a device vanished) must not wait, so every scan is published at once. Good news (devices
 that appear) waits until the host is quiet: VFs come one by one, each with its own events.
 """
@@ -10,15 +12,21 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from agent import logs
 from agent.bus import Bus
 from agent.model.events import HostHint, ScanStalled, SnapshotTaken
 from agent.model.snapshot import Snapshot
+from agent.remedies import with_remedy
+from agent.tasks import Retry
 
 T = TypeVar("T")
 Elsewhere = Callable[[Callable[[], Snapshot]], Awaitable[Snapshot]]
+Touched = frozenset[str] | None
+"""What the hints named, as in :class:`HostHint`."""
+Scan = Callable[[int, Touched], Snapshot]
+"""Scans the host; takes the generation and what to read, None = everything."""
 
 WINDOW_S = 0.05
 """Least time between two scans of one burst of hints."""
@@ -26,6 +34,8 @@ QUIET_S = 0.15
 """After this long without a hint the host has settled."""
 UNSETTLED_AT_MOST_S = 1.5
 """A host that is never quiet counts as settled after this long."""
+WHOLE_S = 600.0
+"""A scan of what hints name is followed by one of everything if the last such is this old."""
 STALL_S = 10.0
 """A scan that takes longer is reported; sysfs reads can hang in a driver."""
 
@@ -53,35 +63,85 @@ async def in_daemon_thread(work: Callable[[], T]) -> T:
     return await done
 
 
+class Hints:
+    """What came in on the bus since it was last taken; a context manager."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._touched: Touched = frozenset()
+        self._came = asyncio.Event()
+        self._leave = bus.on(HostHint, self._note)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._leave()
+
+    def _note(self, hint: HostHint) -> None:
+        if self._touched is not None:
+            self._touched = None if hint.touched is None else self._touched | hint.touched
+        self._came.set()
+
+    async def wait(self) -> None:
+        """Until there is one that was not taken."""
+        await self._came.wait()
+
+    def take(self) -> Touched:
+        """All of them at once: what they named."""
+        touched, self._touched = self._touched, frozenset()
+        self._came.clear()
+        return touched
+
+
 class Monitor:
     """Scans whenever a :class:`HostHint` is published; ``newest`` is the last snapshot.
 
     ``elsewhere`` runs a scan without holding up the loop.
     """
 
-    def __init__(
-        self, scan: Callable[[int], Snapshot], bus: Bus, elsewhere: Elsewhere = in_daemon_thread
-    ) -> None:
+    def __init__(self, scan: Scan, bus: Bus, elsewhere: Elsewhere = in_daemon_thread) -> None:
         self._scan = scan
         self._bus = bus
         self._elsewhere = elsewhere
         self.newest = Snapshot()
         self.scans = 0
+        self._whole_at = 0.0
+        self._is_partial = False
+        """Whether anything was scanned in part since everything was."""
         self.stalled_s = 0.0
         """How long the scan under way has been taking, once that is unreasonable; else 0."""
 
-    async def scan_now(self) -> Snapshot:
-        """Scan in a thread of its own, without holding up the loop; publishes nothing."""
+    async def scan_now(self, touched: Touched = None) -> Snapshot:
+        """Scan in a thread of its own, without holding up the loop; publishes nothing.
+
+        A process that has run out of descriptors or memory sees nothing: it tries again until it
+        does, and the last snapshot stays.
+        """
+        retry = Retry()
+        while True:
+            try:
+                self.newest = await self._scan_once(touched)
+            except OSError as error:
+                logs.emit_once("host.scan_failed", "", error=with_remedy(error))
+                await retry.wait()
+                touched = None
+            else:
+                logs.forget("host.scan_failed", "")
+                return self.newest
+
+    async def _scan_once(self, touched: Touched) -> Snapshot:
         self.scans += 1
-        scanning = asyncio.ensure_future(self._elsewhere(lambda: self._scan(self.scans)))
+        self._is_partial = touched is not None
+        if touched is None:
+            self._whole_at = asyncio.get_running_loop().time()
+        scanning = asyncio.ensure_future(self._elsewhere(lambda: self._scan(self.scans, touched)))
         stall_s = 0.0
         while not (await asyncio.wait({scanning}, timeout=STALL_S))[0]:
             stall_s += STALL_S
             self._stall(stall_s)
         if stall_s:
             self._stall(0.0)
-        self.newest = scanning.result()
-        return self.newest
+        return scanning.result()
 
     def _stall(self, seconds: float) -> None:
         self.stalled_s = seconds
@@ -94,18 +154,27 @@ class Monitor:
 
     async def run(self) -> None:
         """Follow hints for ever."""
-        with self._bus.subscribe(HostHint) as hints:
+        with Hints(self._bus) as hints:
             while True:
-                await hints.take()
-                await self._follow_burst(hints.take)
+                await hints.wait()
+                await self._follow_burst(hints)
+                await self._make_sure()
 
-    async def _follow_burst(self, next_hint: Callable[[], Awaitable[HostHint]]) -> None:
+    async def _make_sure(self) -> None:
+        """Look at everything once in a while, in case something changed that no event told of."""
+        now = asyncio.get_running_loop().time()
+        if self._is_partial and now - self._whole_at >= WHOLE_S:
+            before, snapshot = self.newest, await self.scan_now()
+            if snapshot != before:
+                self._bus.publish(SnapshotTaken(snapshot, settled=True))
+
+    async def _follow_burst(self, hints: Hints) -> None:
         """Scan until the host is quiet, then tell that it is."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         while True:
             started = loop.time()
-            before, snapshot = self.newest, await self.scan_now()
+            before, snapshot = self.newest, await self.scan_now(hints.take())
             overdue = loop.time() - began > UNSETTLED_AT_MOST_S
             if overdue:
                 break
@@ -113,7 +182,7 @@ class Monitor:
                 self._bus.publish(SnapshotTaken(snapshot, settled=False))
             try:
                 async with asyncio.timeout(QUIET_S):
-                    await next_hint()
+                    await hints.wait()
             except TimeoutError:
                 break
             await asyncio.sleep(max(0.0, started + WINDOW_S - loop.time()))

@@ -1,45 +1,27 @@
-"""One synchronous scan of the host into a Snapshot, for one worker thread.
+"""Scans of the host into Snapshots, each one synchronous pass for one worker thread.
 
 Thousands of tiny reads in one go: facts that are spread over the host (RDMA nodes, vDPA and
-auxiliary buses, devlink, routes) are read once, then every function once, PFs before VFs.
+auxiliary buses, devlink, routes) are read once, then every function once, PFs before VFs. A rescan
+after a hint that names what changed reads only that (docs/adr/0012-partial-rescan.md).
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
-from itertools import chain
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Set as AbstractSet
 
-import attrs
-
-from agent.discovery.functions import (
-    Host,
-    Pf,
-    Skipped,
-    Unreadable,
-    VfOf,
-    read_auxiliary,
-    read_pf,
-    read_vf,
-)
-from agent.host import (
-    auxiliary,
-    ddptool,
-    devlink,
-    netdev,
-    pci,
-    rdma,
-    routes,
-    switchdev,
-    sysfs,
-    vdpa,
-)
+from agent.discovery.functions import Skipped
+from agent.discovery.reading import Reading
+from agent.discovery.sight import Outcome, Sight, Tables
+from agent.discovery.tables import Asked, Folders, read_changed, read_whole
+from agent.host import ddptool, devlink, netdev, pci, rdma, routes, sysfs
 from agent.host.devlink import DevlinkFacts
-from agent.host.switchdev import Representor
-from agent.model.address import bdf_order
-from agent.model.device import Device, Kind
+from agent.host.rdma import RdmaHost
 from agent.model.snapshot import Snapshot
 from agent.roots import Roots
+
+_NO_SIGHT = Sight()
 
 
 def scan(
@@ -57,143 +39,124 @@ def scan(
     them may take firmware's time. A host without a PCI bus has no functions. Raises OSError only
     where the process itself is out of descriptors or memory.
     """
-    with sysfs.folder(roots.sys) as sys, sysfs.folder(roots.dev) as dev:
-        if sys is None:
-            return Snapshot(generation=generation)
-        rdma_host = rdma.read_host(sys, dev)
-        found = _Found()
-        with sysfs.folder(pci.BUS, sys) as bus, sysfs.folder(netdev.CLASS, sys) as class_net:
-            if bus is not None:
-                facts = _devlink_facts(roots, netlink=netlink, needs=needs)
-                wants_ddptool = netlink and devlink.DDP in needs and not facts.ddp
-                host = Host(
-                    sys=sys,
-                    bus=bus,
-                    net=netdev.read_class(class_net),
-                    folders=pci.functions(bus),
-                    rdma=rdma_host,
-                    vdpa=vdpa.read_bus(sys),
-                    auxiliary=auxiliary.read_bus(sys),
-                    devlink=facts,
-                    ddptool=ddptool.program() if wants_ddptool else None,
-                )
-                _read_functions(host, found)
-            parents = tuple(_netdev_parents(class_net, found.netdev_names))
-    devices = found.in_bus_order()
-    return Snapshot(
-        generation=generation,
-        devices=devices,
-        default_route_netdevs=_default_routes(roots, netlink=netlink),
-        netdev_parents=parents,
-        skipped_classes=tuple(sorted(found.skipped.items())),
-        missing_rdma_modules=(rdma_host.missing_modules if any(d.rdma for d in devices) else ()),
-        rdma_cm=rdma_host.rdma_cm,
-        unreadable=tuple(sorted(found.unreadable)),
-    )
+    return Scanner(roots, netlink=netlink).scan(generation, needs=needs)
 
 
-@attrs.define
-class _Found:
-    """What the functions amount to, while they are being read."""
+class Scanner:
+    """Scans one host again and again; what did not change stays the same objects.
 
-    devices: dict[str, list[Device]] = attrs.field(factory=dict)
-    """By PCI address: the function, then its auxiliary devices."""
-    skipped: Counter[str] = attrs.field(factory=Counter)
-    unreadable: list[tuple[str, str]] = attrs.field(factory=list)
-    netdev_names: set[str] = attrs.field(factory=set)
+    For one thread at a time. Arguments are those of :func:`scan`.
+    """
 
-    def note(self, outcome: Device | Skipped | Unreadable | None) -> None:
-        """Take in what reading one function came to."""
-        if isinstance(outcome, Device):
-            self.devices.setdefault(outcome.pci_address, []).append(outcome)
-            if outcome.netdevs:
-                self.netdev_names.update(n.name for n in outcome.netdevs)
-        elif isinstance(outcome, Skipped):
-            self.skipped[f"0x{outcome.pci_class >> 8:04x}"] += 1
-        elif outcome is not None:
-            self.unreadable.append((outcome.bdf, outcome.attribute))
+    def __init__(self, roots: Roots, *, netlink: bool = False) -> None:
+        self._roots = roots
+        self._netlink = netlink
+        self._sight = _NO_SIGHT
+        self._needs: frozenset[str] | None = None
+        """Which devlink facts the last scan asked for; None = there is none to build on."""
+        self.whole = 0
+        """How many scans read everything."""
 
-    def in_bus_order(self) -> tuple[Device, ...]:
-        """The functions as the bus has them, each followed by its auxiliary devices."""
-        addresses = sorted(self.devices, key=pci.bus_order)
-        return tuple(chain.from_iterable(map(self.devices.__getitem__, addresses)))
+    def scan(
+        self,
+        generation: int = 0,
+        *,
+        needs: frozenset[str] = frozenset(),
+        touched: Collection[str] | None = None,
+    ) -> Snapshot:
+        """Everything as it is now; with ``touched``, only that is read anew.
 
+        ``touched`` names functions and auxiliary devices of which something may have changed since
+        the last scan; None = anything may have.
+        """
+        is_whole = touched is None or needs != self._needs
+        self.whole += is_whole
+        self._needs = None
+        snapshot = self._look(generation, needs, None if is_whole else touched)
+        self._needs = needs
+        return snapshot
 
-def _read_functions(host: Host, found: _Found) -> None:
-    """PFs first, since their VFs need to know of them; they come first on most buses anyway."""
-    pf_of_vf: dict[str, str] = {}
-    pfs: dict[str, Pf] = {}
-    for bdf in host.folders:
-        if bdf in pf_of_vf:
-            continue
-        outcome = read_pf(host, bdf)
-        if isinstance(outcome, Pf):
-            pfs[bdf] = outcome
-            pf_of_vf.update(dict.fromkeys(outcome.index_of, bdf))
-            found.note(outcome.device)
-            found.netdev_names.update(outcome.eswitch.names)
-        elif isinstance(outcome, VfOf):
-            pf_of_vf[bdf] = outcome.pf_address
+    def _look(
+        self, generation: int, needs: frozenset[str], touched: Collection[str] | None
+    ) -> Snapshot:
+        roots = self._roots
+        with (
+            sysfs.folder(roots.sys) as sys,
+            sysfs.folder(roots.dev) as dev,
+            sysfs.folder(roots.sys / pci.BUS) as bus,
+            sysfs.folder(roots.sys / netdev.CLASS) as class_net,
+        ):
+            if sys is None:
+                self._sight = _NO_SIGHT
+                return Snapshot(generation=generation)
+            if bus is None:
+                interfaces = frozenset(sysfs.listing(class_net) if class_net is not None else ())
+                self._sight = Sight(Tables(interfaces=interfaces))
+                return self._snapshot(generation, class_net, rdma.read_host(sys, dev))
+            folders = Folders(sys, dev, bus, class_net)
+            reading = self._read(folders, self._asked(needs), touched)
+            rdma_host = self._sight.tables.rdma
+            return self._snapshot(generation, class_net, rdma_host, reading)
+
+    def _asked(self, needs: frozenset[str]) -> Asked:
+        facts = _devlink_facts(self._roots, netlink=self._netlink, needs=needs)
+        wants_ddptool = self._netlink and devlink.DDP in needs and not facts.ddp
+        return Asked(facts, ddptool.program() if wants_ddptool else None)
+
+    def _read(self, folders: Folders, asked: Asked, touched: Collection[str] | None) -> Reading:
+        """Read all functions, or those that were touched, and remember what was seen."""
+        before = self._sight
+        changed = None if touched is None else read_changed(folders, asked, before, touched)
+        kept: dict[str, Outcome] = {}
+        if changed is None:
+            host, tables = read_whole(folders, asked)
         else:
-            found.note(outcome)
-    pfs = dict(_with_ports(host, pfs, found.netdev_names))
-    for bdf, pf_address in pf_of_vf.items():
-        if bdf in host.folders:
-            found.note(read_vf(host, bdf, pfs.get(pf_address) or Pf(pf_address)))
-    _read_auxiliary_devices(host, pfs, found)
+            host, tables, fresh = changed
+            kept.update(before.functions)
+            for bdf in fresh:
+                kept.pop(bdf, None)
+        reading = Reading(host, before, kept)
+        reading.run()
+        self._sight = reading.sight(tables)
+        return reading
+
+    def _snapshot(
+        self,
+        generation: int,
+        class_net: int | None,
+        rdma_host: RdmaHost,
+        reading: Reading | None = None,
+    ) -> Snapshot:
+        devices = reading.devices() if reading else ()
+        sight = self._sight
+        others = sight.tables.interfaces - sight.home_of.keys() - sight.strays
+        return Snapshot(
+            generation=generation,
+            devices=devices,
+            default_route_netdevs=_default_routes(self._roots, netlink=self._netlink),
+            netdev_parents=tuple(_netdev_parents(class_net, others)),
+            skipped_classes=_skipped(sight.functions.values()),
+            missing_rdma_modules=(
+                rdma_host.missing_modules if any(d.rdma for d in devices) else ()
+            ),
+            rdma_cm=rdma_host.rdma_cm,
+            unreadable=tuple(sorted(reading.unreadable)) if reading else (),
+        )
 
 
-def _read_auxiliary_devices(host: Host, pfs: Mapping[str, Pf], found: _Found) -> None:
-    """Those directly below a network function of this host; accelerators' are not asked for."""
-    if host.auxiliary.is_empty:
-        return
-    for (parent,) in tuple(found.devices.values()):
-        if parent.kind is not Kind.NET_DEVICE:
-            continue
-        pf = pfs.get(parent.pf_address or "") or Pf(parent.pf_address or parent.id)
-        names = pf.aux_names if pf.device is parent else host.auxiliary.below(parent.id)
-        for name in sorted(names, key=auxiliary.order):
-            found.note(read_auxiliary(host, name, parent, pf))
-
-
-def _with_ports(host: Host, pfs: Mapping[str, Pf], owned: set[str]) -> Iterator[tuple[str, Pf]]:
-    """Give every PF the representors of its VFs and SFs, wherever their netdevs lie."""
-    elsewhere: dict[str, list[Representor]] = defaultdict(list)
-    if any(pf.eswitch.switch_id for pf in pfs.values()):
-        below = (r for pf in pfs.values() for r in pf.eswitch.representors)
-        for representor in (*below, *_stray_representors(host, owned)):
-            elsewhere[representor.switch_id or ""].append(representor)
-    for bdf, pf in pfs.items():
-        others = elsewhere.get(pf.eswitch.switch_id or "", ())
-        if others or pf.eswitch.representors:
-            ports = switchdev.ports_of(pf.eswitch, bdf_order(bdf)[3], others)
-            yield bdf, attrs.evolve(pf, ports=ports)
-        else:
-            yield bdf, pf
-
-
-def _stray_representors(host: Host, owned: set[str]) -> Iterator[Representor]:
-    """Representors that no function's folder lists."""
-    if host.net.folder is None:
-        return
-    for name in sysfs.listing(host.net.folder):
-        if name in owned:
-            continue
-        with sysfs.folder(name, host.net.folder) as folder:
-            port = netdev.read_port(folder, name) if folder is not None else None
-            representor = switchdev.representor_of(port) if port else None
-            if representor is not None:
-                owned.add(name)
-                yield representor
+def _skipped(outcomes: Iterable[Outcome]) -> tuple[tuple[str, int], ...]:
+    """How many functions of each class were passed over."""
+    classes = Counter(f"0x{o.pci_class >> 8:04x}" for o in outcomes if type(o) is Skipped)
+    return tuple(sorted(classes.items()))
 
 
 def _netdev_parents(
-    class_net: int | None, owned: set[str]
+    class_net: int | None, others: AbstractSet[str]
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
     """What every interface rests on that belongs to no function: bonds, bridges, VLANs."""
     if class_net is None:
         return
-    for name in sorted(set(sysfs.listing(class_net)) - owned):
+    for name in sorted(others):
         lowers = netdev.lowers(class_net, name)
         if lowers:
             yield name, lowers

@@ -1,6 +1,11 @@
-"""Which kernel uevents can change what a scan sees; the rest of a node's stream is passed by."""
+"""Which kernel uevents can change what a scan sees, and of which functions.
+
+The rest of a node's stream is passed by.
+"""
 
 from __future__ import annotations
+
+import re
 
 from agent.host.netlink import Uevent
 from agent.model.snapshot import Snapshot
@@ -23,6 +28,21 @@ _SUBSYSTEMS = frozenset(
         "virtio",
     }
 )
+
+_ELSEWHERE = frozenset({"infiniband_cm", "misc", "vdpa", "vfio", "vhost-vdpa"})
+"""Subsystems of which every scan reads all there is to read. Of vfio's groups a function tells,
+which has an event of its own when its driver makes one."""
+_ADDRESS = re.compile(r"(?<=/)[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7](?=/|$)")
+
+
+def touched_by(event: Uevent) -> frozenset[str] | None:
+    """The function of which ``event`` tells, if any; None = anything may have changed.
+
+    A device's path leads through its function: the last PCI address in it.
+    """
+    if addresses := _ADDRESS.findall(event.devpath):
+        return frozenset(addresses[-1:])
+    return frozenset() if event.subsystem in _ELSEWHERE else None
 
 
 def is_relevant(event: Uevent, snapshot: Snapshot, roots: Roots) -> bool:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-import secrets
+import re
+import stat
 from contextlib import suppress
 from pathlib import Path
 
 import aiofiles
+
+_DRAFT = re.compile(r"\.sriov-agent-[0-9a-f]{16}\.tmp")
 
 
 async def write_atomic(path: Path, data: bytes, mode: int) -> bool:
@@ -19,7 +22,7 @@ async def write_atomic(path: Path, data: bytes, mode: int) -> bool:
     if await unchanged(path, data):
         return False
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    draft = path.with_name(f".{secrets.token_hex(8)}.tmp")
+    draft = path.with_name(f".sriov-agent-{os.urandom(8).hex()}.tmp")
     try:
         async with aiofiles.open(draft, "wb", opener=_exclusive) as file:
             await file.write(data)
@@ -52,12 +55,25 @@ async def read_plain(path: Path, limit: int) -> bytes | None:
     return bytes(data) if len(data) <= limit else None
 
 
-def remove_drafts(folder: Path) -> None:
-    """Remove what a write that was cut off left behind."""
-    for draft in sorted(folder.glob(".*.tmp")):
-        if len(draft.name) == len(".") + 16 + len(".tmp"):
-            with suppress(OSError):
+def remove_drafts(folder: Path) -> tuple[str, ...]:
+    """Remove what writes of an earlier process left behind when it was killed; returns the names.
+
+    Others write into these folders too: only a plain file of this user's, by the name of our
+    drafts, is ours. No write to the folder may be under way.
+    """
+    removed = []
+    for draft in sorted(folder.glob(".sriov-agent-*.tmp")):
+        with suppress(OSError):
+            if _is_ours(draft):
                 draft.unlink()
+                removed.append(draft.name)
+    return tuple(removed)
+
+
+def _is_ours(draft: Path) -> bool:
+    status = draft.lstat()
+    is_own_file = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
+    return is_own_file and _DRAFT.fullmatch(draft.name) is not None
 
 
 def _exclusive(path: str, _flags: int) -> int:

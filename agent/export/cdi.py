@@ -34,6 +34,19 @@ def cdi_kind(config: PoolConfig) -> str:
     return f"{config.prefix}/{KINDS[config.kind].cdi_class}"
 
 
+def kind_fault(config: PoolConfig) -> str | None:
+    """Why no runtime takes the kind of a pool; None = it does.
+
+    CDI's vendor is the prefix, and begins with a letter; resource prefixes may begin with a digit.
+    """
+    if config.prefix[:1].isalpha():
+        return None
+    return (
+        f'the prefix "{config.prefix}" begins with a digit, which no CDI vendor may: '
+        "give the pool another resourcePrefix, or run without --use-cdi"
+    )
+
+
 def cdi_file_name(config: PoolConfig, suffix: str = ".json") -> str:
     """Name of a resource's spec file."""
     stem = f"{FILE_PREFIX}{config.prefix}-{KINDS[config.kind].cdi_class}-{config.name}"

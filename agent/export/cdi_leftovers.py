@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.config.schema import PoolConfig
-from agent.export.atomic import read_plain, remove_drafts
+from agent.export.atomic import read_plain
 from agent.export.cdi import (
     FILE_PREFIX,
     SPEC_LIMIT,
@@ -51,7 +51,6 @@ async def remove_stale_specs(
                 _unlink(path)
         if gone:
             removed.append(path.name)
-    remove_drafts(folder)
     return tuple(removed)
 
 

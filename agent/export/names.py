@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._:-]")
@@ -15,7 +14,7 @@ def safe_file_name(stem: str, suffix: str) -> str:
     One that is too long for a file system (255 bytes) is cut and made unique by a hash.
     """
     plain = _UNSAFE.sub("-", stem)
-    if plain.startswith("."):
+    if not plain or plain.startswith("."):
         plain = "-" + plain[1:]
     return shortened(plain, _NAME_MAX - len(suffix)) + suffix
 
@@ -24,5 +23,7 @@ def shortened(text: str, limit: int) -> str:
     """``text`` in at most ``limit`` characters, unique by a hash of the whole if it is cut."""
     if len(text) <= limit:
         return text
-    digest = hashlib.sha256(text.encode()).hexdigest()[:10]
+    import hashlib  # noqa: PLC0415 - its libcrypto takes 2 MiB, and names are seldom that long
+
+    digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:10]
     return f"{text[: limit - len(digest) - 1].rstrip('-_.')}-{digest}"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from agent import logs
-from agent.export.cdi import has_cdi_entry, write_cdi_spec
+from agent.export.cdi import has_cdi_entry, kind_fault, write_cdi_spec
 from agent.export.cdi_leftovers import remove_stale_specs
 from agent.health.records import Cause, Health
 from agent.pools.records import Pool, Pools
@@ -51,15 +51,13 @@ class CdiSpecs:
     async def _write_one(
         self, pool: Pool, held: frozenset[str] | None, facts: object, *, rdma_cm: bool
     ) -> None:
+        if fault := kind_fault(pool.config):
+            self._fail(pool, fault, rdma_cm=rdma_cm)
+            return
         try:
             changed = await write_cdi_spec(self._folder, pool, held, rdma_cm=rdma_cm)
         except OSError as error:
-            logs.emit_once("cdi.failed", pool.resource, resource=pool.resource, error=str(error))
-            verdict = Health(Cause.NODE, f"its CDI spec cannot be written: {error}")
-            self._failed[pool.resource] = {
-                m.device.id: verdict for m in pool.members if has_cdi_entry(m, rdma_cm=rdma_cm)
-            }
-            self._written.pop(pool.resource, None)
+            self._fail(pool, str(error), rdma_cm=rdma_cm)
             return
         logs.forget("cdi.failed", pool.resource)
         self._failed.pop(pool.resource, None)
@@ -68,13 +66,21 @@ class CdiSpecs:
             self._cleaned = None
             logs.emit("cdi.written", resource=pool.resource)
 
+    def _fail(self, pool: Pool, error: str, *, rdma_cm: bool) -> None:
+        logs.emit_once("cdi.failed", pool.resource, resource=pool.resource, error=error)
+        verdict = Health(Cause.NODE, f"its CDI spec cannot be written: {error}")
+        self._failed[pool.resource] = {
+            m.device.id: verdict for m in pool.members if has_cdi_entry(m, rdma_cm=rdma_cm)
+        }
+        self._written.pop(pool.resource, None)
+
     async def _clean(self, pools: Pools) -> None:
         """Remove what nobody needs, whenever that may have become something else."""
         held = frozenset(pools.held.holders) if pools.held.complete else None
         facts = (frozenset(p.resource for p in pools.pools), held)
         if self._cleaned == facts:
             return
-        configs = [p.config for p in pools.pools]
+        configs = [p.config for p in pools.pools if not kind_fault(p.config)]
         try:
             removed = await remove_stale_specs(self._folder, configs, held)
         except OSError as error:

@@ -7,7 +7,7 @@ in a pod's namespace says nothing about faults.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from agent.health.records import HEALTHY, Cause, Health
 from agent.model.device import Device, Netdev, Role
@@ -32,8 +32,8 @@ class LinkJudge:
 
     def judge(self, device: Device) -> Health:
         """Unhealthy where the link that carries the device's traffic is known to be dead."""
-        pf = device.pf_address
-        if device.role is Role.PF or pf is None or pf not in self._snapshot.pfs:
+        pf = _pf_of(device, self._snapshot)
+        if pf is None:
             return own_link(self._links.newest(device.netdev))
         if pf not in self._uplinks:
             self._uplinks[pf] = self._look_at(device)
@@ -51,6 +51,23 @@ class LinkJudge:
         uplink = self._snapshot.pf_netdev(device)
         fact = self._links.fact(uplink)
         return (fact.vf_policies or {}) if fact else {}, pf_link(self._links.newest(uplink))
+
+
+def carriers(devices: Iterable[Device], snapshot: Snapshot) -> tuple[Netdev, ...]:
+    """The netdevs by which these devices' links are judged, each once."""
+    found: dict[str, Netdev | None] = {}
+    for device in devices:
+        pf = _pf_of(device, snapshot)
+        key = device.id if pf is None else pf
+        if key not in found:
+            found[key] = device.netdev if pf is None else snapshot.pf_netdev(device)
+    return tuple(netdev for netdev in found.values() if netdev is not None)
+
+
+def _pf_of(device: Device, snapshot: Snapshot) -> str | None:
+    """The PF on whose link a device hangs; None = on its own."""
+    pf = device.pf_address
+    return None if device.role is Role.PF or pf not in snapshot.pfs else pf
 
 
 def own_link(netdev: Netdev | None) -> Health:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 
 import attrs
 
 from agent.health.assess import assess
 from agent.health.hold import HoldState, hold
+from agent.health.link import carriers
 from agent.health.records import HEALTHY, Health
 from agent.model.answers import Advertised, Offer
-from agent.model.link import Links
+from agent.model.device import Netdev
+from agent.model.link import LinkFact, Links
+from agent.model.snapshot import Snapshot
 from agent.pools.records import Pool, Pools
 
 
@@ -23,20 +27,54 @@ class Change:
     after: Health | None
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
+class Grounds:
+    """What a pool was judged by; while all of it stays as it was, so does the outcome."""
+
+    pool: Pool
+    snapshot: Snapshot
+    held: frozenset[str]
+    carriers: tuple[Netdev, ...]
+    """The netdevs on which the members' links hang."""
+    facts: tuple[LinkFact | None, ...]
+    """Netlink's word on each of them."""
+    unwritten: Mapping[str, Health]
+
+    def stand(self, other: Grounds) -> bool:
+        """Whether nothing changed: the large values are the very same objects."""
+        return (
+            self.pool is other.pool
+            and self.snapshot is other.snapshot
+            and self.facts == other.facts
+            and self.held == other.held
+            and self.unwritten == other.unwritten
+        )
+
+
+@attrs.frozen(slots=False)
 class Outlook:
     """One pool's members with the health that kubelet is told."""
 
     pool: Pool
     state: HoldState = HoldState()
+    grounds: Grounds | None = attrs.field(default=None, eq=False, repr=False)
 
     @property
     def next_due(self) -> float | None:
         """Loop time at which held-back good news is due."""
         return self.state.next_due
 
+    def stands_on(self, grounds: Grounds) -> bool:
+        """Whether it would come out the same again: nothing changed, and nothing is held back."""
+        known = self.grounds
+        return known is not None and self.next_due is None and known.stand(grounds)
+
     def offer(self) -> Offer:
         """The full list for kubelet."""
+        return self._offer
+
+    @cached_property
+    def _offer(self) -> Offer:
         told = self.state.told
         topology = not self.pool.config.exclude_topology
         return Offer(
@@ -60,14 +98,43 @@ def look(
     now: float,
     unwritten: Mapping[str, Health],
 ) -> Outlook:
-    """The outlook of ``pool`` at ``now``; ``unwritten`` overrides devices whose files failed."""
+    """The outlook of ``pool`` at ``now``; ``unwritten`` overrides devices whose files failed.
+
+    It is ``before`` itself where nothing changed that the pool hangs on: a cable of one PF costs
+    the pools of the others nothing.
+    """
+    grounds = _grounds(before, pool, pools, links, unwritten)
+    if before is not None and before.stands_on(grounds):
+        return before
     raw = {**assess(pool, pools, links), **unwritten}
     state = before.state if before else HoldState()
-    return Outlook(pool, hold(state, raw, now, pool.config.health.recovery_hold_s))
+    state = hold(state, raw, now, pool.config.health.recovery_hold_s)
+    return Outlook(pool, state, grounds)
+
+
+def _grounds(
+    before: Outlook | None,
+    pool: Pool,
+    pools: Pools,
+    links: Links,
+    unwritten: Mapping[str, Health],
+) -> Grounds:
+    """The grounds of now; which netdevs matter is worked out once for a pool and a snapshot."""
+    known = before.grounds if before else None
+    if known is not None and known.pool is pool and known.snapshot is pools.snapshot:
+        netdevs = known.carriers
+    elif pool.config.health.link:
+        netdevs = carriers((m.device for m in pool.members), pools.snapshot)
+    else:
+        netdevs = ()
+    facts = tuple(map(links.fact, netdevs))
+    return Grounds(pool, pools.snapshot, pools.held.of(pool.resource), netdevs, facts, unwritten)
 
 
 def changes(before: Outlook | None, after: Outlook | None) -> tuple[Change, ...]:
     """What was told differently from ``before`` to ``after``, in the order of the lists."""
+    if before is after:
+        return ()
     old = before.state.told if before else {}
     new = after.state.told if after else {}
     found = [Change(i, old.get(i), h) for i, h in new.items() if old.get(i) != h]

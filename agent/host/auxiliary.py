@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 
 import attrs
@@ -10,6 +11,7 @@ from agent.host import sysfs
 
 BUS = "bus/auxiliary/devices"
 SUB_FUNCTION = "sf"
+_NAME = re.compile(r"[\w-]+\.[\w.-]+\.\d+", re.ASCII)
 
 
 @attrs.frozen
@@ -31,18 +33,25 @@ class AuxiliaryBus:
         return sorted({*self.children.get(parent, ()), *self.unplaced.intersection(entries)})
 
 
-def read_bus(sys: int) -> AuxiliaryBus:
-    """Read the bus once; ``<driver>.<type>.<id>`` is the form of every name on it."""
+def read_bus(sys: int, parents: Mapping[str, str] | None = None) -> AuxiliaryBus:
+    """Read the bus once; ``<driver>.<type>.<id>`` is the form of every name on it.
+
+    ``parents`` are devices of which it is known what they are below.
+    """
+    parents = parents or {}
     children: dict[str, list[str]] = {}
     unplaced = []
     for name in sysfs.names(sys, BUS):
-        if name.count(".") < 2:
+        if not _NAME.fullmatch(name):
             continue
-        target = sysfs.link_target(sys, f"{BUS}/{name}")
-        if target is None:
-            unplaced.append(name)
-        else:
-            children.setdefault(_folder_above(target), []).append(name)
+        parent = parents.get(name)
+        if parent is None:
+            target = sysfs.link_target(sys, f"{BUS}/{name}")
+            if target is None:
+                unplaced.append(name)
+                continue
+            parent = _folder_above(target)
+        children.setdefault(parent, []).append(name)
     return AuxiliaryBus(
         children={parent: tuple(names) for parent, names in children.items()},
         unplaced=frozenset(unplaced),

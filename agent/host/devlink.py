@@ -28,7 +28,6 @@ _CTRL_ATTR_FAMILY_NAME = 2
 _CMD_PARAM_GET = 38
 _CMD_INFO_GET = 51
 _DEVLINK_VERSION = 1
-_ATTR_BUS_NAME = 1
 _ATTR_DEV_NAME = 2
 _ATTR_PARAM = 80
 _ATTR_PARAM_NAME = 81
@@ -41,12 +40,14 @@ _ATTR_INFO_VERSION_NAME = 103
 _ATTR_INFO_VERSION_VALUE = 104
 _CMODE_DRIVERINIT = 1
 _GENL_HEADER = struct.Struct("=BBH")  # command, version, reserved
-_BUSES = frozenset({"pci", "auxiliary"})
 
 
 @attrs.frozen
 class DevlinkFacts:
-    """What devlink says, by PCI address or auxiliary name; what was not asked for is empty."""
+    """What devlink says, by PCI address or auxiliary name; what was not asked for is empty.
+
+    Devices of other buses are told too: no function has their names.
+    """
 
     ddp: Mapping[str, str] = attrs.field(factory=dict)
     """Running ``fw.app.name``."""
@@ -117,12 +118,10 @@ def parse_params(messages: Iterable[bytes]) -> dict[str, bool]:
 
 
 def _instance(message: bytes) -> tuple[str | None, list[tuple[int, bytes]]]:
-    """(device name, attributes) of one message; the name is None for other buses."""
+    """(device name, attributes) of one message, whatever bus the device is on."""
     attributes = list(wire.attributes(message[_GENL_HEADER.size :]))
-    names = dict(attributes)
-    bus = wire.text(names.get(_ATTR_BUS_NAME, b""))
-    name = wire.text(names.get(_ATTR_DEV_NAME, b""))
-    return (name if bus in _BUSES and name else None), attributes
+    name = wire.text(dict(attributes).get(_ATTR_DEV_NAME, b""))
+    return name or None, attributes
 
 
 def _family() -> int | None:

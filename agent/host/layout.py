@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import attrs
@@ -43,6 +44,7 @@ class HostBuilder:
     def __init__(self, root: Path) -> None:
         self.root = root
         self._numbers: Counter[str] = Counter()
+        self._plain: set[str] = set()
         for folder in ("sys/bus/pci/devices", "sys/class/net", "sys/devices", "dev", "proc/net"):
             (root / folder).mkdir(parents=True, exist_ok=True)
 
@@ -305,19 +307,26 @@ class HostBuilder:
 
     def write(self, path: Path, content: str | int) -> None:
         """Write an attribute, with the newline that sysfs has."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"{content}\n")
+        _in_its_folder(path, lambda: path.write_text(f"{content}\n"))
 
     def link(self, path: Path, target: Path) -> None:
         """Make a relative link, as sysfs has them."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.symlink_to(os.path.relpath(target, path.parent.resolve()))
+        _in_its_folder(path, lambda: path.symlink_to(self._relative(path.parent, target)))
 
     def node(self, name: str) -> None:
         """Make a device node, as a plain file."""
         path = self.root / "dev" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
+        _in_its_folder(path, path.touch)
+
+    def _relative(self, folder: Path, target: Path) -> str:
+        """The way from a folder to a target; of most folders it is known that none is a link."""
+        place = str(folder)
+        if place not in self._plain:
+            real = os.path.realpath(folder, strict=True)
+            if real != place:
+                return os.path.relpath(target, real)
+            self._plain.add(place)
+        return os.path.relpath(target, place)
 
     def _bind(self, folder: Path, bus: str, driver: str | None) -> None:
         link = folder / "driver"
@@ -349,3 +358,12 @@ class HostBuilder:
             self.write(folder / "phys_switch_id", port.switch_id)
         self.link(self.root / "sys/class/net" / name, folder)
         self.set_admin(name, up=up)
+
+
+def _in_its_folder(path: Path, make: Callable[[], object]) -> None:
+    """Make a file, and the folder first if it is not there."""
+    try:
+        make()
+    except FileNotFoundError:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        make()

@@ -28,10 +28,12 @@ class NetClass:
     """Open folder ``class/net``."""
     below: Mapping[str, tuple[tuple[str, str], ...]] = attrs.field(factory=dict)
     """Function or auxiliary device -> (name, path below it) of each of its netdevs, sorted."""
+    names: frozenset[str] = frozenset()
+    """Everything that the class folder lists."""
 
 
-def read_class(folder: int | None) -> NetClass:
-    """Follow the links of the class folder, one call per netdev.
+def read_class(folder: int | None, passed_over: Collection[str] = ()) -> NetClass:
+    """Follow the links of the class folder, one call per netdev; not those to be passed over.
 
     The kernel links ``class/net/<if>`` to ``<owner>/net/<if>``, with ``virtioN`` in between for
     virtio NICs. A laid-out tree may have plain folders there, which say nothing here.
@@ -39,12 +41,13 @@ def read_class(folder: int | None) -> NetClass:
     below: dict[str, list[tuple[str, str]]] = {}
     if folder is None:
         return NetClass()
-    for name in sorted(sysfs.listing(folder)):
+    names = frozenset(sysfs.listing(folder))
+    for name in sorted(names.difference(passed_over)):
         parts = (sysfs.link_target(folder, name) or "").split("/")
         if parts[-2:] == ["net", name] and len(parts) > 3:
             depth = 4 if parts[-3].startswith("virtio") else 3
             below.setdefault(parts[-depth], []).append((name, "/".join(parts[1 - depth :])))
-    return NetClass(folder, {owner: tuple(found) for owner, found in below.items()})
+    return NetClass(folder, {owner: tuple(found) for owner, found in below.items()}, names)
 
 
 def listed(owner: int, entries: Collection[str]) -> Iterator[tuple[str, str]]:

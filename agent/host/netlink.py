@@ -1,8 +1,8 @@
 """The one adapter to pyroute2: link events, kernel uevents and questions about interfaces.
 
-Importing pyroute2 costs over 100 ms and 10 MiB, so :func:`open_netlink` imports it, in a worker
-thread, once the first lists are out. Messages become our own records here; nothing of pyroute2
-leaves this module.
+Importing all of pyroute2 costs over 100 ms and 10 MiB, so :func:`open_netlink` imports the parts
+that are needed, a tenth of it, in a worker thread, once the first lists are out. Messages become
+our own records here; nothing of pyroute2 leaves this module.
 """
 
 from __future__ import annotations
@@ -11,8 +11,11 @@ import asyncio
 import errno
 import socket
 import struct
+import sys
 from collections.abc import AsyncGenerator
-from types import ModuleType, TracebackType
+from importlib import import_module
+from importlib.util import find_spec, module_from_spec
+from types import TracebackType
 from typing import Any, Self
 
 import attrs
@@ -29,7 +32,9 @@ _RTEXT_FILTER_SKIP_STATS = 8  # with its statistics the list of 256 VFs passes w
 _QUESTION = _RTEXT_FILTER_VF | _RTEXT_FILTER_SKIP_STATS
 _IFF_UP = 1
 _LINK_HEADER = struct.Struct("=4xH10xBxHi")  # type of nlmsghdr; family, type, index of ifinfomsg
-_LINK_MESSAGES = (16, 17)  # RTM_NEWLINK, RTM_DELLINK
+_RTM_NEWLINK, _RTM_DELLINK, _RTM_GETLINK = 16, 17, 18
+_LINK_MESSAGES = (_RTM_NEWLINK, _RTM_DELLINK)
+_NLM_F_REQUEST_ACK = 5  # uapi linux/netlink.h
 _VF_POLICIES = tuple(VfLinkPolicy)  # IFLA_VF_LINK_STATE_AUTO, _ENABLE, _DISABLE
 
 
@@ -89,6 +94,14 @@ class Netlink:
             if (closing := open_socket.close()) is not None:
                 await closing
 
+    def is_drained(self) -> bool:
+        """Whether no event waits to be read: from here on the kernel tells of a new overrun.
+
+        It tells once, and then drops in silence until the queue was empty (netlink_overrun() and
+        netlink_rcv_wake() in net/netlink/af_netlink.c).
+        """
+        return not any(_waits(s.socket) for s in (self._events, self._uevents))
+
     def only(self, ifindexes: frozenset[int] | None) -> None:
         """Drop events of other interfaces unread; None = let all through."""
         self._events.only = ifindexes
@@ -114,7 +127,7 @@ class Netlink:
         known counts as healthy.
         """
         try:
-            answers = await self._questions.link("get", ext_mask=_QUESTION, ifname=name)
+            answers = await self._questions.link(name)
         except Exception as error:
             code = getattr(error, "code", None)
             if code is None or isinstance(error, OSError):
@@ -136,7 +149,7 @@ def link_fact(message: Any) -> LinkFact:
         carrier=None if carrier is None else bool(carrier),
         operstate=str(operstate).lower() if operstate else None,
         master=message.get("master"),
-        gone=message["event"] == "RTM_DELLINK",
+        gone=message["header"]["type"] == _RTM_DELLINK,
         vf_policies=_vf_policies(message.get("vfinfo_list")),
     )
 
@@ -162,6 +175,16 @@ async def _messages(source: Any) -> AsyncGenerator[Any, None]:
             if _errno(error) != errno.ENOBUFS:
                 raise
             yield Overrun()
+
+
+def _waits(raw: socket.socket) -> bool:
+    try:
+        raw.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        return False
+    except OSError:  # the next overrun; told here, the reader never hears of it
+        return True
+    return True
 
 
 def _errno(error: OSError) -> int | None:
@@ -200,13 +223,37 @@ async def open_netlink() -> Netlink:
 
 
 def _import_pyroute2() -> Netlink:
-    pyroute2: ModuleType = __import__("pyroute2")
-    uevent = __import__("pyroute2.netlink.uevent", fromlist=["AsyncUeventSocket"])
+    """The sockets, of the three modules of pyroute2 that they take."""
+    _pass_by_the_front_door()
+    sockets: Any = import_module("pyroute2.netlink.nlsocket")
+    messages: Any = import_module("pyroute2.netlink.rtnl.ifinfmsg")
+    uevent: Any = import_module("pyroute2.netlink.uevent")
+    link_message = messages.ifinfmsg
 
-    class LinkEvents(pyroute2.AsyncIPRoute):  # type: ignore[misc,name-defined] # imported late
+    class LinkMarshal(sockets.Marshal):  # type: ignore[misc] # imported late
+        msg_map = dict.fromkeys(_LINK_MESSAGES, link_message)
+
+    class LinkSocket(sockets.AsyncNetlinkSocket):  # type: ignore[misc] # imported late
+        marshal_class = LinkMarshal
         only: frozenset[int] | None = None
 
         def enqueue(self, data: bytes, addr: object) -> object:
             return super().enqueue(data, addr) if is_wanted(data, self.only) else None
 
-    return Netlink(LinkEvents(), pyroute2.AsyncIPRoute(), uevent.AsyncUeventSocket())
+        async def link(self, name: str) -> list[Any]:
+            question = link_message()
+            question["attrs"] = [("IFLA_IFNAME", name), ("IFLA_EXT_MASK", _QUESTION)]
+            answers = await self.nlm_request(question, _RTM_GETLINK, _NLM_F_REQUEST_ACK)
+            return [message async for message in answers]
+
+    links, questions = (LinkSocket(family=socket.NETLINK_ROUTE) for _ in range(2))
+    return Netlink(links, questions, uevent.AsyncUeventSocket())
+
+
+def _pass_by_the_front_door() -> None:
+    """Let parts of pyroute2 be imported without its ``__init__``, which imports all there is.
+
+    The package is there as a name with a path, as long as nobody imported it whole before.
+    """
+    if "pyroute2" not in sys.modules and (spec := find_spec("pyroute2")) is not None:
+        sys.modules["pyroute2"] = module_from_spec(spec)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 from sys import intern
 
@@ -16,6 +16,7 @@ from agent.model.address import parse_bdf, parse_hex_id
 BUS = "bus/pci/devices"
 _IDENTITY = ("class", "vendor", "device", "numa_node")
 _NORMAL = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]")
+_UIO = re.compile(r"uio[0-9]+")
 _VIRTFN = re.compile(r"virtfn(\d+)")
 
 
@@ -51,13 +52,21 @@ class SriovFacts:
 
 def functions(bus: int) -> dict[str, str]:
     """PCI address in normal form -> name of its folder, for every function, in bus order."""
+    return in_bus_order(sysfs.listing(bus))
+
+
+def in_bus_order(entries: Iterable[str]) -> dict[str, str]:
+    """The same of a listing of the bus that was made already."""
     found = {}
-    for name in sysfs.listing(bus):
+    is_normal = _NORMAL.fullmatch
+    for name in entries:
         try:
-            found[name if _NORMAL.fullmatch(name) else parse_bdf(name)] = name
+            found[name if is_normal(name) else parse_bdf(name)] = name
         except ValueError:
             continue
-    return {bdf: found[bdf] for bdf in sorted(found, key=bus_order)}
+    addresses = sorted(found)
+    addresses.sort(key=len)  # as bus_order has it, without calling it for each
+    return {bdf: found[bdf] for bdf in addresses}
 
 
 def bus_order(bdf: str) -> tuple[int, str]:
@@ -99,7 +108,7 @@ def uio(function: int, driver_name: str | None) -> tuple[str, ...]:
     """The userspace I/O devices; drivers that make any have ``uio`` in their names."""
     if driver_name is None or "uio" not in driver_name:
         return ()
-    return tuple(sysfs.names(function, "uio"))
+    return tuple(n for n in sysfs.names(function, "uio") if _UIO.fullmatch(n))
 
 
 def acpi_index(function: int) -> str | None:

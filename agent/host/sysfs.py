@@ -16,6 +16,8 @@ from typing import Any
 
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 _ATTRIBUTE_SIZE = 256  # every attribute that is read here is one short line
+_TABLE_LIMIT = 64 * 2**20  # half a million routes, of which the default ones come first
+_TABLE_PART = 2**16
 
 
 @contextmanager
@@ -57,7 +59,18 @@ def folder(name: str | Path, within: int | None = None) -> Iterator[int | None]:
 
 def read_raw(within: int, name: str) -> bytes | None:
     """An attribute as the kernel wrote it, newline and all."""
-    return read_raws(within, (name,))[0]
+    try:
+        file = os.open(name, os.O_RDONLY, dir_fd=within)
+    except OSError as error:
+        raise_if_exhausted(error)
+        return None
+    try:
+        return os.read(file, _ATTRIBUTE_SIZE)
+    except OSError as error:
+        raise_if_exhausted(error)
+        return None
+    finally:
+        os.close(file)
 
 
 def read_raws(within: int, names: Iterable[str]) -> list[bytes | None]:
@@ -139,11 +152,18 @@ def names(within: int, name: str) -> list[str]:
 
 
 def read_all(within: int, name: str) -> bytes:
-    """A file of any size, such as a table in procfs; empty where there is none."""
+    """A file such as a table in procfs, up to its limit; empty where there is none."""
     try:
         file = os.open(name, os.O_RDONLY, dir_fd=within)
     except OSError as error:
         raise_if_exhausted(error)
         return b""
-    with os.fdopen(file, "rb") as stream:
-        return stream.read()
+    found = bytearray()
+    try:
+        while len(found) < _TABLE_LIMIT and (part := os.read(file, _TABLE_PART)):
+            found += part
+    except OSError as error:
+        raise_if_exhausted(error)
+    finally:
+        os.close(file)
+    return bytes(found)

@@ -70,6 +70,8 @@ class Connection:
         self._limits = limits
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=limits.head_bytes)
         self._asked: h11.Request | None = None
+        self.is_waiting = True
+        """Whether no request is being answered."""
 
     async def run(self) -> None:
         """Serve until the client, or a limit, ends it."""
@@ -83,9 +85,11 @@ class Connection:
 
     async def _one_request(self) -> bool:
         """Serve one request; whether another may follow."""
+        self.is_waiting = True
         self._asked = asked = await self._head()
         if asked is None:
             return False
+        self.is_waiting = False
         has_body = not isinstance(self._http.next_event(), h11.EndOfMessage)
         is_reading = asked.method in _METHODS
         answer = await self._serve(_request(asked)) if is_reading else _NOT_ALLOWED

@@ -28,7 +28,7 @@ class HttpServer:
         self._address = address
         self._serve = serve
         self._limits = limits or Limits()
-        self._clients: set[asyncio.Task[None]] = set()
+        self._clients: dict[asyncio.Task[None], Connection] = {}
         self._streams = 0
 
     async def run(self) -> None:
@@ -59,19 +59,34 @@ class HttpServer:
     async def _client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - asyncio calls this in a task
-        self._clients.add(task)
+        connection = Connection(reader, writer, self._answer, self._limits)
         try:
-            if len(self._clients) > self._limits.connections:
-                writer.write(_TOO_MANY)
+            if self._has_room():
+                self._clients[task] = connection
+                await connection.run()
             else:
-                await Connection(reader, writer, self._answer, self._limits).run()
+                writer.write(_TOO_MANY)
         except asyncio.CancelledError:
             writer.transport.abort()  # not raised again: asyncio's streams log that as an error
         finally:
-            self._clients.discard(task)
+            self._clients.pop(task, None)
             writer.close()
             with suppress(OSError):
                 await writer.wait_closed()
+
+    def _has_room(self) -> bool:
+        """Whether one more may come; the oldest that asks for nothing must go for it.
+
+        Connections that only stand there cannot keep kubelet's probes out.
+        """
+        if len(self._clients) < self._limits.connections:
+            return True
+        oldest = next((t for t, c in self._clients.items() if c.is_waiting), None)
+        if oldest is None:
+            return False
+        del self._clients[oldest]
+        oldest.cancel()
+        return True
 
     async def _answer(self, request: Request) -> Answer | Stream:
         """What is served; a fault in making it is told, and costs this answer only."""

@@ -37,7 +37,8 @@ def traffic_families(state: AgentState, traffic: Traffic) -> Iterator[Metric]:
         # Not of type counter: the library would add "_total" to the name.
         family = Metric(f"sriov_vf_{name}", text, "unknown")
         for labels, counted in vfs:
-            family.add_sample(family.name, labels, getattr(counted, name))
+            if (number := getattr(counted, name)) is not None:
+                family.add_sample(family.name, labels, number)
         yield family
     yield _pods(state)
 

@@ -112,7 +112,12 @@ class NodeLock:
 def _open_lock(folder: Path) -> int:
     # In a folder of its own: some kubelets remove every file of device-plugins when they start.
     (folder / _FOLDER).mkdir(mode=0o700, exist_ok=True)
-    return os.open(folder / _FOLDER / _FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    own = os.open(folder / _FOLDER, os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        return os.open(_FILE, flags, 0o600, dir_fd=own)
+    finally:
+        os.close(own)
 
 
 def _try_lock(fd: int) -> bool:

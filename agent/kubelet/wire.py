@@ -6,22 +6,27 @@ Both directions use it: calls to kubelet, and the servers that kubelet calls.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from functools import partial
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from grpclib.client import Channel
 from grpclib.const import Status
 from grpclib.encoding.proto import ProtoCodec
 from grpclib.exceptions import GRPCError, StreamTerminatedError
 from grpclib.protocol import H2Protocol, Stream
+from h2.events import RequestReceived
 from h2.exceptions import H2Error
 
 from agent.errors import KubeletUnavailableError
 
 MAX_MESSAGE_BYTES = 4 * 2**20
 """What gRPC takes by default; the largest message of the device-plugin API stays below it."""
+
+RECEIVE_LIMIT_S = 10.0
+"""From a message's length to its last byte."""
+MAX_PEERS = 64
+"""Kubelet needs two connections to a socket."""
 
 ResultT = TypeVar("ResultT")
 
@@ -43,36 +48,139 @@ class WireCodec(ProtoCodec):
             raise GRPCError(Status.INVALID_ARGUMENT, f"message not understood: {error}") from error
 
 
-class BoundedConnection(H2Protocol):
-    """An HTTP/2 connection on which no message may be longer than ``max_message_bytes``.
+class _Known(dict[Any, Any]):
+    """What to do at each event of HTTP/2: nothing at those that the library does not know.
 
-    The library has no limit of its own and would gather four GiB if the peer announced them.
+    Frames of unknown types are to be ignored (RFC 9113, 4.1); the library breaks off.
+    """
+
+    def __missing__(self, event: object) -> Callable[[object], None]:
+        return lambda _: None
+
+
+class BoundedConnection(H2Protocol):
+    """An HTTP/2 connection of which no peer, broken or hostile, can make a burden.
+
+    All messages under way in it together are no longer than ``max_message_bytes``, each is there in
+    time, and nothing is read while the peer does not take what it was sent. The library has no
+    limits of its own, and would gather four GiB if the peer announced them.
     """
 
     max_message_bytes = MAX_MESSAGE_BYTES
+    transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Put the bound on every stream of the connection."""
+        self.transport = cast("asyncio.Transport", transport)
+        self.under_way = 0
+        """Bytes of the messages that are being received."""
         super().connection_made(transport)
+        self.processor.processors = _Known(self.processor.processors)
+        self.processor.processors[RequestReceived] = self._accept
         create = self.connection.create_stream
 
         def create_bounded(**options: Any) -> Stream:  # noqa: ANN401 - the library's signature
             stream = create(**options)
-            read = partial(_read_bounded, stream.recv_data, self.max_message_bytes)
+            read = _Incoming(self, stream.recv_data)
             stream.recv_data = read  # type: ignore[method-assign]  # no other hook exists
             return stream
 
         self.connection.create_stream = create_bounded  # type: ignore[method-assign]
 
+    def _accept(self, event: RequestReceived) -> None:
+        """Begin to answer. A request that is reset before that would never be forgotten."""
+        streams, stream_id = self.processor.streams, event.stream_id
+        self.processor.process_request_received(event)
+        answering = self.handler._tasks[streams[stream_id]]  # type: ignore[attr-defined]  # noqa: SLF001 - it tells nobody
+        answering.add_done_callback(lambda _: streams.pop(stream_id, None))
 
-async def _read_bounded(
-    read: Callable[[int], Awaitable[bytes]], max_bytes: int, size: int
-) -> bytes:
-    if size > max_bytes:
-        raise GRPCError(
-            Status.RESOURCE_EXHAUSTED, f"message of {size} bytes is over the limit of {max_bytes}"
-        )
-    return await read(size)
+    def data_received(self, data: bytes) -> None:
+        """Take in what the peer sent; one that sends what the library cannot take is dropped."""
+        try:
+            super().data_received(data)
+        except Exception as error:  # noqa: BLE001 - it has none of its own for most of them
+            self.processor.close(f"not understood: {type(error).__name__}")
+
+    def pause_writing(self) -> None:
+        """Read nothing more to which answers would pile up."""
+        super().pause_writing()
+        self.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """The peer took what it was sent."""
+        super().resume_writing()
+        self.transport.resume_reading()
+
+
+class _Incoming:
+    """What the peer sends on one stream, as the library reads it: by turns a header and a body."""
+
+    def __init__(
+        self, connection: BoundedConnection, read: Callable[[int], Awaitable[bytes]]
+    ) -> None:
+        self._connection = connection
+        self._read = read
+        self._is_header = False
+
+    async def __call__(self, size: int) -> bytes:
+        self._is_header = not self._is_header
+        try:
+            return await (self._header(size) if self._is_header else self._body(size))
+        except AssertionError:  # the library's word for it
+            raise GRPCError(Status.INVALID_ARGUMENT, "the message is cut off") from None
+
+    async def _header(self, size: int) -> bytes:
+        header = await self._read(size)
+        if header[:1] not in {b"", b"\0"}:
+            raise GRPCError(Status.UNIMPLEMENTED, "compressed messages are not understood")
+        return header
+
+    async def _body(self, size: int) -> bytes:
+        limit, others = self._connection.max_message_bytes, self._connection.under_way
+        if size + others > limit:
+            beside = f", with {others} bytes of others under way," if size <= limit else ""
+            text = f"message of {size} bytes{beside} is over the limit of {limit}"
+            raise GRPCError(Status.RESOURCE_EXHAUSTED, text)
+        self._connection.under_way += size
+        try:
+            async with asyncio.timeout(RECEIVE_LIMIT_S):
+                return await self._read(size)
+        except TimeoutError:
+            text = f"message of {size} bytes did not come within {RECEIVE_LIMIT_S:g} s"
+            raise GRPCError(Status.DEADLINE_EXCEEDED, text) from None
+        finally:
+            self._connection.under_way -= size
+
+
+class Peers:
+    """The connections of one server, at most ``MAX_PEERS`` of them.
+
+    One more takes the place of the oldest on which nothing is asked; without such it is refused.
+    """
+
+    def __init__(self) -> None:
+        self._connections: dict[BoundedConnection, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._connections)
+
+    def __iter__(self) -> Iterator[BoundedConnection]:
+        return iter(tuple(self._connections))
+
+    def admit(self, connection: BoundedConnection) -> bool:
+        """Take a new connection in, before it is used; False = it must be dropped."""
+        if len(self._connections) >= MAX_PEERS:
+            idle = next((c for c in self._connections if not c.processor.streams), None)
+            if idle is None:
+                return False
+            del self._connections[idle]
+            idle.transport.abort()
+        self._connections[connection] = None
+        return True
+
+    def forget(self, connection: BoundedConnection) -> None:
+        """A connection is lost."""
+        self._connections.pop(connection, None)
 
 
 class _BoundedChannel(Channel):

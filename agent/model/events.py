@@ -14,6 +14,9 @@ class HostHint:
 
     source: str
     """``uevent``, ``link``, ``route``, ``tree``, ``timer`` ..."""
+    touched: frozenset[str] | None = None
+    """The functions and auxiliary devices that it is about, apart from what buses and classes list
+    anyway; None = anything may have changed."""
 
 
 @attrs.frozen

@@ -1,4 +1,4 @@
-"""What the functions of a PF have carried, as the PF's driver counts it."""
+"""What the VFs of a PF have carried, as the PF's driver or the VF's own interface counts it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import attrs
 
 @attrs.frozen
 class VfTraffic:
-    """Counters of one VF since it was made (IFLA_VF_STATS, uapi linux/if_link.h)."""
+    """Counters of one VF since it was made, seen from the VF (uapi linux/if_link.h)."""
 
     rx_packets: int = 0
     tx_packets: int = 0
     rx_bytes: int = 0
     tx_bytes: int = 0
-    rx_broadcast: int = 0
+    rx_broadcast: int | None = 0
+    """None where nobody counts them: interfaces do not."""
     rx_multicast: int = 0
     rx_dropped: int = 0
     tx_dropped: int = 0

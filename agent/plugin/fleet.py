@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
+import os
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
@@ -43,7 +43,7 @@ class Fleet:
         self._tasks = tasks
         self._mode = mode
         self._around = Surroundings(
-            roots, answers, bus, mode, secrets.token_hex(4), limits or Limits()
+            roots, answers, bus, mode, os.urandom(4).hex(), limits or Limits()
         )
         self._pools: dict[str, Pool] = {}
         self._leaving: dict[str, Pool] = {}

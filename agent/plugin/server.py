@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, cast
 from grpclib.protocol import H2Protocol
 from grpclib.server import Server
 
-from agent.kubelet.wire import BoundedConnection, WireCodec
+from agent.kubelet.wire import BoundedConnection, Peers
+from agent.plugin.decoding import PluginCodec
 from agent.plugin.signal import Signal
 from agent.plugin.sockets import BoundSocket, bind_socket
 
@@ -30,21 +31,23 @@ _FLUSH_LIMIT_S = 0.1
 class _Connection(BoundedConnection):
     """A connection that its server knows of."""
 
-    transport: asyncio.Transport
-
-    def __init__(self, plain: H2Protocol, peers: set[_Connection], signal: Signal) -> None:
+    def __init__(self, plain: H2Protocol, peers: Peers, signal: Signal) -> None:
         super().__init__(plain.handler, plain.config, plain.h2_config)
         self._peers = peers
         self._signal = signal
+        self._is_admitted = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        self.transport = cast("asyncio.Transport", transport)
-        self._peers.add(self)
+        self._is_admitted = self._peers.admit(self)
+        if self._is_admitted:
+            super().connection_made(transport)
+        else:
+            cast("asyncio.Transport", transport).abort()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        super().connection_lost(exc)
-        self._peers.discard(self)
+        if self._is_admitted:
+            super().connection_lost(exc)
+        self._peers.forget(self)
         self._signal.wake()
 
 
@@ -52,9 +55,9 @@ class _CountingServer(Server):
     """grpclib's server, which forgets its connections when it closes, with a record of them."""
 
     def __init__(self, services: Sequence[IServable], signal: Signal) -> None:
-        super().__init__(services, codec=WireCodec())
+        super().__init__(services, codec=PluginCodec())
         self._signal = signal
-        self.peers: set[_Connection] = set()
+        self.peers = Peers()
 
     def _protocol_factory(self) -> H2Protocol:
         return _Connection(super()._protocol_factory(), self.peers, self._signal)
@@ -103,10 +106,10 @@ class PoolServer:
         await self._within(END_LIMIT_S, is_ended)
         await self._within(HANG_UP_LIMIT_S, self._has_no_peers)
         self._server.close()
-        for peer in tuple(self._server.peers):
+        for peer in self._server.peers:
             peer.transport.close()
         await self._within(_FLUSH_LIMIT_S, self._has_no_peers)
-        for peer in tuple(self._server.peers):
+        for peer in self._server.peers:
             peer.transport.abort()
         await self._within(_FLUSH_LIMIT_S, self._has_no_peers)
         with suppress(TimeoutError):
@@ -114,7 +117,7 @@ class PoolServer:
                 await self._server.wait_closed()
 
     def _has_no_peers(self) -> bool:
-        return not self._server.peers
+        return not len(self._server.peers)
 
     async def _within(self, limit_s: float, condition: Callable[[], bool]) -> None:
         with suppress(TimeoutError):

@@ -6,11 +6,12 @@ The only code that creates or removes entries in kubelet's folders.
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import re
 import socket
+import stat
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import attrs
@@ -20,6 +21,7 @@ from agent.errors import KubeletUnavailableError, SocketPathTooLongError
 MAX_PATH_BYTES = 107
 """sun_path has 108 bytes, the last one zero (unix(7))."""
 _OURS = re.compile(r"^\.?.+\.g\d+-[0-9a-f]{8}\.sock$")
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 _DIGEST_LENGTH = 12
 
 
@@ -53,21 +55,30 @@ def socket_path(folder: Path, resource: str, token: str) -> Path:
     Raises SocketPathTooLongError if not even the hash fits.
     """
     stem = _stem(resource)
-    # The name is bound with a dot before it, hence one byte less.
-    room = MAX_PATH_BYTES - len(os.fsencode(folder)) - len(f"/..{token}.sock")
+    room = _room(folder, token)
     if len(stem) > room:
-        digest = hashlib.sha256(resource.encode()).hexdigest()[:_DIGEST_LENGTH]
+        import hashlib  # noqa: PLC0415 - its libcrypto takes 2 MiB, and names are seldom so long
+
+        whole = resource.encode(errors="surrogatepass")
+        digest = hashlib.sha256(whole).hexdigest()[:_DIGEST_LENGTH]
         kept = room - len(digest) - 1
         stem = f"{stem[:kept]}-{digest}" if kept > 0 else digest
-    path = folder / f"{stem}.{token}.sock"
     if len(stem) > room:
-        raise SocketPathTooLongError(str(path), MAX_PATH_BYTES)
-    return path
+        raise SocketPathTooLongError(str(folder / f"{stem}.{token}.sock"), MAX_PATH_BYTES)
+    return folder / f"{stem}.{token}.sock"
+
+
+def _room(folder: Path, token: str) -> int:
+    """Bytes for a socket's stem; its name is bound with a dot before it, hence one byte less."""
+    return MAX_PATH_BYTES - len(os.fsencode(folder)) - len(f"/..{token}.sock")
 
 
 def require_room(folder: Path) -> None:
     """Raises SocketPathTooLongError if no socket can have a place in ``folder``."""
-    socket_path(folder, "-" * MAX_PATH_BYTES, socket_token(10**6, "0" * 8))
+    token = socket_token(10**6, "0" * 8)
+    if _room(folder, token) < _DIGEST_LENGTH:
+        digest = "-" * _DIGEST_LENGTH
+        raise SocketPathTooLongError(str(folder / f"{digest}.{token}.sock"), MAX_PATH_BYTES)
 
 
 @attrs.frozen
@@ -96,15 +107,21 @@ def bind_socket(path: Path) -> BoundSocket:
     kubelet swept the file away in this moment.
     """
     hidden = path.with_name("." + path.name)
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    except OSError as error:
+        raise KubeletUnavailableError(f"{path}: {error.strerror}") from error
+    try:
+        # The mode before the name: bind(2) takes it over, and no link is there to be followed.
+        os.fchmod(listener.fileno(), 0o600)
         listener.bind(str(hidden))
-        hidden.chmod(0o600)
         listener.listen(socket.SOMAXCONN)
         identity = identify(hidden)
         hidden.rename(path)
     except OSError as error:
         listener.close()
+        with suppress(OSError):
+            hidden.unlink(missing_ok=True)
         raise KubeletUnavailableError(f"{path.parent}: {error.strerror or error}") from error
     if identity is None:
         listener.close()
@@ -114,11 +131,11 @@ def bind_socket(path: Path) -> BoundSocket:
 
 def is_listening(path: Path) -> bool:
     """Whether somebody listens on a socket file; in doubt, yes."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as probe:
-        try:
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as probe:
             answer = probe.connect_ex(str(path))
-        except OSError:  # a path too long to dial
-            return True
+    except OSError:  # a path too long to dial, or no descriptor left
+        return True
     return answer not in {errno.ECONNREFUSED, errno.ENOENT}
 
 
@@ -140,7 +157,7 @@ def find_foreign(folders: Iterable[Path], resource: str) -> tuple[Path, ...]:
     live: list[Path] = []
     for folder in folders:
         path = folder / f"{_stem(resource)}.sock"
-        if not path.is_socket():
+        if not _is_socket(path):
             continue
         if is_listening(path):
             live.append(path)
@@ -149,12 +166,22 @@ def find_foreign(folders: Iterable[Path], resource: str) -> tuple[Path, ...]:
     return tuple(live)
 
 
+def _is_socket(path: Path) -> bool:
+    """Whether a socket itself lies there; a name too long for a file is nobody's."""
+    try:
+        return stat.S_ISSOCK(path.lstat().st_mode)
+    except OSError:
+        return False
+
+
 def _socket_files(folder: Path) -> list[Path]:
     try:
-        return sorted(path for path in folder.iterdir() if path.is_socket())
+        return sorted(path for path in folder.iterdir() if _is_socket(path))
     except OSError:
         return []
 
 
 def _stem(resource: str) -> str:
-    return resource.replace("/", "_")
+    """A resource as a file name that cannot lead elsewhere, nor hide behind a dot."""
+    stem = _UNSAFE.sub("_", resource)
+    return stem if stem and not stem.startswith(".") else f"_{stem[1:]}"

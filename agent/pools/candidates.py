@@ -1,19 +1,20 @@
 """Which devices of a kind satisfy a criterion, as sets, each worked out once for all pools.
 
-Devices are grouped by the fact that a selector looks at, so that the cost of a hundred disjoint
-pools grows with devices plus pools, not with their product.
+Devices are grouped by the fact that a selector looks at, functions of a PF by their index too, so
+that the cost of a hundred disjoint pools grows with devices plus pools, not with their product.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from agent.config.schema import Criterion, SelectorSet
 from agent.model.device import Device, Kind, Role
 from agent.model.snapshot import Snapshot
 from agent.selectors import SELECTORS
+from agent.selectors.ranges import FunctionRanges
 
 _EXACT: Mapping[str, Callable[[Device], Hashable]] = {
     "vendors": lambda d: d.vendor,
@@ -28,7 +29,10 @@ _BY_PF: Mapping[str, Callable[[Device], str | None]] = {
     "pfNames": lambda d: d.pf_name,
     "rootDevices": lambda d: d.pf_address,
 }
-"""Selectors that name PFs, then functions of them: all of a PF's devices stand or fall by name."""
+"""Selectors that name PFs, then functions of them by their indexes."""
+
+_ByIndex = Mapping[int | None, Sequence[int]]
+"""Index of a function -> positions of the devices with it, of one PF."""
 
 
 class Candidates:
@@ -40,6 +44,7 @@ class Candidates:
         self.all = frozenset(range(len(self.devices)))
         self.allocatable = frozenset(i for i, d in enumerate(self.devices) if not has_vfs(d))
         self._groups: dict[str, Mapping[Hashable, frozenset[int]]] = {}
+        self._pfs: dict[str, Mapping[str, _ByIndex]] = {}
         self._matching: dict[tuple[str, Hashable], frozenset[int]] = {}
         self._narrowed: dict[tuple[Hashable, ...], frozenset[int]] = {}
 
@@ -72,15 +77,40 @@ class Candidates:
         if fact := _EXACT.get(criterion.key):
             groups = self._grouped(criterion.key, fact)
             return _union(groups[w] for w in criterion.wanted if w in groups)
-        selector = SELECTORS[criterion.key]
-        among: frozenset[int] = self.all
         if pf := _BY_PF.get(criterion.key):
-            groups = self._grouped(criterion.key, pf)
-            named = (g for name, g in groups.items() if criterion.wanted.names(name))
-            among = _union(named)
+            return frozenset(self._functions(criterion.wanted, self._indexed(criterion.key, pf)))
+        matches = SELECTORS[criterion.key].matches
         return frozenset(
-            i for i in among if selector.matches(self.devices[i], criterion.wanted, self.snapshot)
+            i
+            for i, device in enumerate(self.devices)
+            if matches(device, criterion.wanted, self.snapshot)
         )
+
+    def _functions(self, wanted: FunctionRanges, pfs: Mapping[str, _ByIndex]) -> Iterator[int]:
+        """The functions that any entry means, without asking each function of the PF."""
+        for entry in wanted.entries:
+            names = filter(entry.names, pfs) if entry.is_pattern else (entry.name,)
+            for functions in (pfs[name] for name in names if name in pfs):
+                if entry.spans is None:
+                    yield from chain.from_iterable(functions.values())
+                    continue
+                for low, high in entry.spans:
+                    few = high - low < len(functions)
+                    numbers = range(low, high + 1) if few else functions
+                    for number in numbers:
+                        if number is not None and low <= number <= high:
+                            yield from functions.get(number, ())
+
+    def _indexed(self, key: str, pf: Callable[[Device], str | None]) -> Mapping[str, _ByIndex]:
+        """The functions of each PF, never the PF itself, by its name or address."""
+        if key not in self._pfs:
+            found: dict[str, dict[int | None, list[int]]] = {}
+            for i, device in enumerate(self.devices):
+                name = pf(device)
+                if name is not None and device.role is not Role.PF:
+                    found.setdefault(name, {}).setdefault(device.index, []).append(i)
+            self._pfs[key] = found
+        return self._pfs[key]
 
     def _grouped(
         self, key: str, fact: Callable[[Device], Hashable]

@@ -52,7 +52,8 @@ def _address_hint(address: str, own: set[str], census: Census) -> str:
 
 def _acpi_hints(wanted: frozenset[str], census: Census) -> tuple[str, ...]:
     counts = census.count("acpiIndexes", lambda d: (d.acpi_index,) if d.acpi_index else ())
-    known = some(sorted(counts, key=int)) if counts else "none (the firmware gives no indexes)"
+    by_number = sorted(counts, key=lambda index: (len(index), index))
+    known = some(by_number) if counts else "none (the firmware gives no indexes)"
     return tuple(
         f"acpiIndexes: no {census.kind} with ACPI index {index} on this host; present: {known}"
         for index in absent(wanted, counts)

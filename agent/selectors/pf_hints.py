@@ -25,8 +25,7 @@ def root_device_hints(wanted: FunctionRanges, census: Census) -> tuple[str, ...]
 def _hints(key: str, wanted: FunctionRanges, census: Census, name: _Name) -> Iterator[str]:
     for entry in wanted.entries:
         pfs = [pf for pf in census.pfs if (known := name(pf)) and entry.names(known)]
-        orphans = _has_orphans(entry, census) if key == "pfNames" else False
-        if not pfs and not orphans:
+        if not pfs and not (key == "pfNames" and _has_orphans(entry, census)):
             yield _no_pf(key, entry, census, name)
             continue
         for pf in pfs:
@@ -36,7 +35,12 @@ def _hints(key: str, wanted: FunctionRanges, census: Census, name: _Name) -> Ite
 
 def _has_orphans(entry: FunctionRange, census: Census) -> bool:
     """Whether functions name this PF although no PF of the name is listed (a renamed netdev)."""
-    return any(entry.names(d.pf_name) for d in census.devices if d.pf_name)
+    return any(map(entry.names, census.count("pfNames", _pf_names)))
+
+
+def _pf_names(device: Device) -> Iterator[str]:
+    if device.pf_name:
+        yield device.pf_name
 
 
 def _no_pf(key: str, entry: FunctionRange, census: Census, name: _Name) -> str:

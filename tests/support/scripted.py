@@ -33,9 +33,13 @@ class ScriptedHost:
     scans: list[float] = attrs.Factory(list)
     """When scans started."""
 
-    def scan(self, generation: int) -> Snapshot:
+    reads: list[frozenset[str] | None] = attrs.Factory(list)
+    """What each was to read, None = everything."""
+
+    def scan(self, generation: int, touched: frozenset[str] | None) -> Snapshot:
         """What a scan sees."""
         self.scans.append(now())
+        self.reads.append(touched)
         if self.fault is not None:
             raise self.fault
         return Snapshot(generation, devices=self.devices)

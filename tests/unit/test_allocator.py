@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +12,7 @@ from typing import Any
 import attrs
 import pytest
 
-from agent.allocator import Allocator
+from agent.allocator import HANGING_AT_MOST, Allocator
 from agent.bus import Bus
 from agent.config.schema import AllocationPolicy
 from agent.errors import DeviceNotUsableError, UnknownDeviceError
@@ -174,6 +176,39 @@ async def test_a_read_that_hangs_is_not_waited_for_long(roots: Roots, log_lines:
     go.set()
     assert [n.host_path for n in answer.nodes] == ["/dev/vfio/vfio", "/dev/vfio/3"]
     assert log_lines.fields("allocation.stale_facts") == [{"devices": fec.id}]
+
+
+@pytest.mark.looptime
+async def test_reads_that_hang_are_limited_in_number_and_begun_again_once_they_end(
+    roots: Roots,
+) -> None:
+    go = threading.Event()
+    begun: list[threading.Thread] = []
+
+    def hangs(devices: tuple[Device, ...]) -> tuple[Device, ...]:
+        begun.append(threading.current_thread())
+        go.wait(20)
+        return devices
+
+    asked = allocator(roots, reread=hangs)
+    for _ in range(HANGING_AT_MOST + 3):
+        assert (await asked.allocate(VF, (A,))).envs
+    assert len(begun) == HANGING_AT_MOST
+    go.set()
+    for thread in begun:
+        thread.join(20)
+    await asked.allocate(VF, (A,))
+    assert len(begun) == HANGING_AT_MOST + 1
+
+
+async def test_a_process_without_descriptors_answers_with_the_facts_of_the_last_scan(
+    roots: Roots, log_lines: LogLines
+) -> None:
+    def fails(_: tuple[Device, ...]) -> tuple[Device, ...]:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    assert (await allocator(roots, reread=fails).allocate(VF, (A,))).envs
+    assert log_lines.fields("allocation.stale_facts") == [{"devices": A}]
 
 
 async def test_a_bug_in_reading_is_not_taken_for_a_slow_read(roots: Roots) -> None:

@@ -1,7 +1,7 @@
 // The host: PFs with their links, and a grid of their functions. Cells are kept from one status to
 // the next and only changed where their device did, so 4096 of them are no burden.
 
-import { ago, byId, holder, hue, make } from "/page/dom.js";
+import { byId, holder, hue, make } from "/page/dom.js";
 
 const cells = new Map(); // device id -> its cell
 const cards = new Map(); // PF address, or "" -> its card
@@ -94,11 +94,11 @@ function look(device) {
   return `pool${device.holder ? " held" : ""}${device.health === "Unhealthy" ? " bad" : ""}`;
 }
 
-/** A device in one line, for its title, for screen readers, and for finding it. */
+/** A device in one line, for its title, for screen readers, and for finding it; it stays as it is while the device does. */
 export function words(device) {
   const index = device.index === undefined ? "" : ` #${device.index}`;
   const health = device.health === "Unhealthy" ? `Unhealthy: ${device.cause}` : device.health;
-  const since = device.since ? `since ${ago(device.since)}` : "";
+  const since = device.health === "Unhealthy" && device.since ? `since ${new Date(device.since * 1000).toLocaleTimeString()}` : "";
   const where = device.pool || device.refusal || "in no pool";
   const facts = [`${device.id}${index}`, device.role, device.driver, where, health, since, holder(device)];
   return facts.filter(Boolean).join(", ");

@@ -6,7 +6,7 @@ import asyncio
 import os
 import stat
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -180,12 +180,13 @@ async def test_a_second_agent_leaves_the_first_ones_socket_alone_and_takes_over(
 ) -> None:
     first, second = Served(), Served()
     second.state = moment(host())
-    async with serving(folder, first):
-        with hearing() as heard:
-            waiting = asyncio.create_task(serve_admin(folder, second.service))
-            await heard.until("admin.unavailable")
-            assert len((await ask_status(folder, devices=False)).pools) == 1
-    with hearing() as heard:
+    with ExitStack() as listening:
+        async with serving(folder, first):
+            with hearing() as heard:
+                waiting = asyncio.create_task(serve_admin(folder, second.service))
+                await heard.until("admin.unavailable")
+                assert len((await ask_status(folder, devices=False)).pools) == 1
+            heard = listening.enter_context(hearing())  # it may take over while the first ends
         await heard.until("admin.listening")
     assert (await ask_status(folder, devices=False)).pools == []
     waiting.cancel()
@@ -194,19 +195,34 @@ async def test_a_second_agent_leaves_the_first_ones_socket_alone_and_takes_over(
     assert told["error"] == "another agent serves it"
 
 
-async def test_a_folder_that_cannot_be_had_is_told_once_and_nothing_else_happens(
-    log_lines: LogLines,
+@pytest.mark.looptime
+@pytest.mark.parametrize(
+    ("below", "error"),
+    [("file/sriov-agent", "Not a directory"), ("x" * 120, "AF_UNIX path too long")],
+)
+async def test_a_folder_that_cannot_be_had_is_told_once_and_tried_again_for_ever(
+    folder: Path, log_lines: LogLines, below: str, error: str
 ) -> None:
-    await serve_admin(Path(__file__) / "sriov-agent", Served().service)
+    leave_behind(folder.parent / "file")
+    serving = asyncio.create_task(serve_admin(folder.parent / below, Served().service))
+    await asyncio.sleep(10.0)
+    assert not serving.done()
+    serving.cancel()
+    await asyncio.gather(serving, return_exceptions=True)
     (told,) = log_lines.fields("admin.unavailable")
-    assert "Not a directory" in told["error"]
+    assert error in told["error"]
 
 
-async def test_a_folder_with_a_path_too_long_is_told_once(
-    tmp_path: Path, log_lines: LogLines
-) -> None:
-    await serve_admin(tmp_path / ("x" * 120), Served().service)
-    assert len(log_lines.fields("admin.unavailable")) == 1
+async def test_a_folder_that_can_be_had_later_gets_its_socket(folder: Path) -> None:
+    leave_behind(folder)
+    with hearing() as heard:
+        serving = asyncio.create_task(serve_admin(folder, Served().service))
+        await heard.until("admin.unavailable")
+        folder.unlink()  # noqa: ASYNC240 - a test
+        await heard.until("admin.listening")
+    assert (await ask_status(folder, devices=False)).pid == 42
+    serving.cancel()
+    await asyncio.gather(serving, return_exceptions=True)
 
 
 async def test_a_bug_costs_one_answer_and_is_told(folder: Path, log_lines: LogLines) -> None:

@@ -288,7 +288,7 @@ def test_a_byte_order_mark_is_accepted_and_moves_no_column() -> None:
             '.selectors.vdpaType: found a list, wanted one of "vhost" or "virtio"',
         ),
         ({"excludeTopology": "true"}, '.excludeTopology: found the string "true", wanted true or'),
-        ({"additionalInfo": []}, ".additionalInfo: found an empty list, wanted an object of"),
+        ({"additionalInfo": []}, ".additionalInfo: wanted an object of objects"),
         ({"additionalInfo": {"*": "x"}}, '.additionalInfo["*"]: wanted an object of strings'),
         ({"health": True}, ".health: found the boolean true, wanted an object"),
         (

@@ -15,6 +15,7 @@ import pytest
 
 from agent.bus import Bus
 from agent.discovery.links import LinkMonitor, carriers
+from agent.host.netlink import Netlink
 from agent.model.device import Device, Netdev
 from agent.model.events import HostHint, LinksChanged, SnapshotTaken
 from agent.model.link import LinkFact
@@ -40,6 +41,8 @@ class Follower:
     monitor: LinkMonitor
     links: list[LinksChanged] = attrs.Factory(list)
     hints: list[str] = attrs.Factory(list)
+    touched: list[tuple[str, frozenset[str] | None]] = attrs.Factory(list)
+    """What the hints named."""
     happened: asyncio.Event = attrs.Factory(asyncio.Event)
 
     def __attrs_post_init__(self) -> None:
@@ -52,6 +55,7 @@ class Follower:
 
     def _note_hint(self, event: HostHint) -> None:
         self.hints.append(event.source)
+        self.touched.append((event.source, event.touched))
         self.happened.set()
 
     def fact(self, name: str = "pf0") -> LinkFact | None:
@@ -196,6 +200,39 @@ def test_a_pf_that_becomes_part_of_a_bridge_is_a_reason_to_scan_and_so_is_leavin
 
 @pytest.mark.root
 @needs_root
+@pytest.mark.parametrize(
+    "commands",
+    [
+        ("link set pf0 name eno1",),
+        ("link add br0 type bridge", "link set pf0 master br0"),
+        ("link delete pf0",),
+    ],
+)
+def test_a_link_that_is_a_reason_to_scan_names_the_function_that_it_belongs_to(
+    commands: tuple[str, ...],
+) -> None:
+    async def work(at: Follower) -> set[frozenset[str] | None]:
+        ip(*commands)
+        await at.until(lambda: "link" in at.hints)
+        return {touched for source, touched in at.touched if source == "link"}
+
+    assert following(work, PF0, PF1) == {frozenset({PF0.id})}
+
+
+@pytest.mark.root
+@needs_root
+def test_an_overrun_or_a_route_names_no_function_and_only_the_overrun_means_all() -> None:
+    async def work(at: Follower) -> dict[str, frozenset[str] | None]:
+        at.monitor._overrun()
+        ip("addr add 192.0.2.1/24 dev pf0", "route add default dev pf0")
+        await at.until(lambda: "route" in at.hints)
+        return {source: touched for source, touched in at.touched if source in {"overrun", "route"}}
+
+    assert following(work, PF0) == {"overrun": None, "route": frozenset()}
+
+
+@pytest.mark.root
+@needs_root
 def test_a_pf_that_a_later_scan_finds_is_asked_about_and_followed() -> None:
     async def work(at: Follower) -> bool:
         at.bus.publish(SnapshotTaken(host(PF0, PF1), settled=True))
@@ -309,7 +346,9 @@ def test_lost_events_lead_to_questions_and_a_scan(log_lines: LogLines) -> None:
         ip(*("link set pf0 down", "link set pf0 up") * 50, "link set peer0 down")
         await at.until(lambda: "overrun" in at.hints)
         await at.until(lambda: at.carrier() is False)
-        return at.monitor.overruns
+        told = at.monitor.overruns
+        await at.until(lambda: at.hints.count("overrun") > told)  # once more, when all was read
+        return told
 
     assert following(work, PF0) >= 1
     assert "netlink.overrun" in log_lines.events()
@@ -355,6 +394,37 @@ def test_a_node_that_allows_no_socket_is_told_once_and_tried_again(log_lines: Lo
     with hearing() as heard:
         assert following(work, PF0, opened=False)
     assert log_lines.events() == ["netlink.lost", "netlink.open"]
+
+
+@pytest.mark.root
+@needs_root
+def test_an_answer_never_overwrites_an_event_that_came_after_the_question(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ask = Netlink.ask
+    meanwhile: list[Callable[[], Coroutine[object, object, None]]] = []
+
+    async def slow_ask(self: Netlink, name: str) -> LinkFact | None:
+        answer = await ask(self, name)
+        if meanwhile:
+            await meanwhile.pop()()
+        return answer
+
+    async def work(at: Follower) -> bool | None:
+        async def pull() -> None:
+            ip("link set peer0 down")
+            await at.until(lambda: at.carrier() is False)
+            pulled.set()  # and the old answer is taken in before anybody else has a turn
+
+        pulled = asyncio.Event()
+        await at.until(lambda: at.carrier() is True)
+        meanwhile.append(pull)
+        ip("link set pf0 mtu 1400")  # an event without news makes it ask
+        await pulled.wait()
+        return at.carrier()
+
+    monkeypatch.setattr(Netlink, "ask", slow_ask)
+    assert following(work, PF0) is False
 
 
 def test_links_hang_on_the_netdevs_of_pfs_and_of_functions_without_a_pf_here() -> None:

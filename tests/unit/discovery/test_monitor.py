@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -210,6 +212,27 @@ async def test_a_fault_of_the_scan_itself_ends_the_monitor() -> None:
 
 
 @pytest.mark.looptime
+async def test_a_scan_for_which_descriptors_are_missing_is_told_once_and_tried_again(
+    log_lines: LogLines,
+) -> None:
+    bus = Bus()
+    host = ScriptedHost(fault=OSError(errno.EMFILE, os.strerror(errno.EMFILE)))
+    monitor = host.monitor(bus)
+    before = monitor.newest
+    monitoring = asyncio.create_task(monitor.run())
+    await asyncio.sleep(0)
+    bus.publish(HINT)
+    await asyncio.sleep(2.0)
+    assert monitor.newest is before
+    host.fault = None
+    await asyncio.sleep(20.0)
+    assert monitor.newest is not before
+    monitoring.cancel()
+    (told,) = log_lines.fields("host.scan_failed")
+    assert told["error"].endswith("raise the process's limit of open files (ulimit -n)")
+
+
+@pytest.mark.looptime
 async def test_scanning_on_demand_publishes_nothing_and_counts_on() -> None:
     bus = Bus()
     told = Told(bus)
@@ -223,7 +246,7 @@ async def test_a_real_scan_runs_in_a_daemon_thread_while_the_loop_goes_on() -> N
     begun, go = threading.Event(), threading.Event()
     seen: list[bool] = []
 
-    def scan(generation: int) -> Snapshot:
+    def scan(generation: int, _touched: frozenset[str] | None) -> Snapshot:
         seen.append(threading.current_thread().daemon)
         begun.set()
         go.wait(20)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from agent.discovery.scan import scan
+from agent.discovery.scan import Scanner, scan
 from agent.host.hardware import CONNECTX6, E810, VfHardware
 from agent.host.layout import HostBuilder
 from tests.support.host_calls import host_calls
 
 PF = "0000:3b:00.0"
+OTHER_PF = "0000:5e:00.0"
 
 
 def calls_per_vf(root: Path, vf: VfHardware, *, rdma: bool = False) -> Counter[str]:
@@ -54,3 +56,50 @@ def test_a_function_of_another_class_costs_one_file(tmp_path: Path, listed: str)
     with host_calls() as after:
         scan(host.roots)
     assert after.counts - before.counts == {"open": 2, "access": 1}
+
+
+def calls_of_rescan(
+    root: Path, *, own: int, others: int, touched: Callable[[HostBuilder], set[str]]
+) -> Counter[str]:
+    """The calls of a rescan on a host of two PFs with so many VFs, all with RDMA devices."""
+    host = HostBuilder(root / f"{own}-{others}")
+    for pf, netdev, vfs in ((PF, "ens1", own), (OTHER_PF, "ens2", others)):
+        host.pf(pf, netdev, CONNECTX6)
+        for index, address in enumerate(host.add_vfs(pf, vfs, CONNECTX6.vf)):
+            host.rdma(address, f"mlx5_{netdev}_{index}")
+    scanner = Scanner(host.roots)
+    scanner.scan()
+    with host_calls() as calls:
+        scanner.scan(touched=touched(host))
+    assert scanner.whole == 1
+    return calls.counts
+
+
+TOUCHED: dict[str, Callable[[HostBuilder], set[str]]] = {
+    "nothing": lambda _: set(),
+    "a VF": lambda host: {host.vfs(PF)[0]},
+    "a PF": lambda _: {PF},
+    "a PF and its VFs": lambda host: {PF, *host.vfs(PF)},
+}
+
+
+@pytest.mark.parametrize("touched", TOUCHED.values(), ids=TOUCHED)
+def test_a_rescan_asks_nothing_of_functions_that_were_not_touched(
+    tmp_path: Path, touched: Callable[[HostBuilder], set[str]]
+) -> None:
+    few, many = (
+        calls_of_rescan(tmp_path, own=4, others=others, touched=touched) for others in (4, 12)
+    )
+    assert few == many
+
+
+def test_a_rescan_of_a_vf_costs_one_link_for_each_other_vf_of_its_pf(tmp_path: Path) -> None:
+    few, many = (
+        calls_of_rescan(tmp_path, own=own, others=4, touched=TOUCHED["a VF"]) for own in (4, 12)
+    )
+    assert many - few == {"readlink": 8}
+
+
+def test_a_rescan_that_no_hint_names_only_lists_what_every_scan_lists(tmp_path: Path) -> None:
+    calls = calls_of_rescan(tmp_path, own=4, others=4, touched=TOUCHED["nothing"])
+    assert calls == {"open": 15, "listdir": 5, "access": 1}

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.discovery.uevents import is_relevant
+from agent.discovery.uevents import is_relevant, touched_by
 from agent.host.netlink import Uevent
 from agent.model.snapshot import Snapshot
 from agent.roots import Roots
@@ -75,3 +75,52 @@ def test_a_new_interface_that_rests_on_another_counts(tmp_path: Path) -> None:
     (folder / "lower_eno1").symlink_to("../eno1")
     assert relevant(net("add", "br0"), tmp_path)
     assert not relevant(net("remove", "br0"), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("path", "subsystem"),
+    [
+        ("", "pci"),
+        ("/net/ens1v0", "net"),
+        ("/virtio3/net/eth0", "net"),
+        ("/infiniband/mlx5_0", "infiniband"),
+        ("/infiniband_verbs/uverbs0", "infiniband_verbs"),
+        ("/mlx5_core.sf.2", "auxiliary"),
+        ("/mlx5_core.sf.2/net/sf0", "net"),
+        ("/vfio-dev/vfio0", "vfio-dev"),
+        ("/uio/uio0", "uio"),
+        ("/vdpa0/vhost-vdpa-0", "vhost-vdpa"),
+    ],
+)
+def test_an_event_names_the_function_that_its_path_leads_through(path: str, subsystem: str) -> None:
+    event = Uevent("change", f"/devices/pci0000:3a/0000:3a:00.0/0000:3b:02.1{path}", subsystem)
+    assert touched_by(event) == frozenset({"0000:3b:02.1"})
+
+
+def test_domains_of_more_than_four_digits_are_addresses_too() -> None:
+    event = Uevent("bind", "/devices/pci0000:00/0000:00:0e.0/pci10000:e0/10000:e0:06.0", "pci")
+    assert touched_by(event) == frozenset({"10000:e0:06.0"})
+
+
+@pytest.mark.parametrize(
+    ("path", "subsystem"),
+    [
+        ("vfio/12", "vfio"),
+        ("vfio/noiommu-3", "vfio"),
+        ("misc/rdma_cm", "misc"),
+        ("infiniband_cm/ucm0", "infiniband_cm"),
+        ("vhost-vdpa-0", "vhost-vdpa"),
+    ],
+)
+def test_an_event_of_what_every_scan_reads_names_no_function(path: str, subsystem: str) -> None:
+    assert touched_by(Uevent("add", f"/devices/virtual/{path}", subsystem)) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("path", "subsystem"),
+    [("net/bond0", "net"), ("infiniband/rxe0", "infiniband"), ("x/y", "virtio"), ("z", "pci")],
+)
+def test_an_event_without_a_function_in_its_path_may_mean_anything(
+    path: str, subsystem: str
+) -> None:
+    assert touched_by(Uevent("add", f"/devices/virtual/{path}", subsystem)) is None

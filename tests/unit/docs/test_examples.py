@@ -1,13 +1,16 @@
-"""Every configuration that the documentation shows loads without a word and finds its devices."""
+"""Every configuration that the documentation shows is accepted by `validate` without a word, and
+finds its devices; the pages that are made from the code are up to date."""
 
 from __future__ import annotations
 
+import io
 import re
 from pathlib import Path
 
 import attrs
 import pytest
 
+from agent.cli.validate import run_validate
 from agent.config.load import load_config
 from agent.discovery.scan import scan
 from agent.host.hardware import ACC100, CONNECTX6, CONNECTX6_INFINIBAND, E810
@@ -19,7 +22,7 @@ DOCS = Path(__file__).resolve().parents[3] / "docs"
 README = DOCS.parent / "README.md"
 EXAMPLES = [
     pytest.param(block, id=f"{page.stem}-{number}")
-    for page in (README, *sorted(DOCS.glob("features/*.md")))
+    for page in (README, *sorted(DOCS.rglob("*.md")))
     for number, block in enumerate(re.findall(r"```json\n(.*?)```", page.read_text(), re.DOTALL))
 ]
 
@@ -49,6 +52,19 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
         attrs.evolve(d, ddp_profile=profile) if d.vendor == "8086" else d for d in snapshot.devices
     )
     return attrs.evolve(snapshot, devices=tuple(with_profile))
+
+
+def test_the_readme_and_most_features_show_a_configuration() -> None:
+    assert len(EXAMPLES) > len(list(DOCS.glob("features/*.md"))) // 2
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_validate_accepts_an_example_even_if_it_is_strict(example: str, tmp_path: Path) -> None:
+    file, out = tmp_path / "config.json", io.StringIO()
+    file.write_text(example)
+    code = run_validate(file, default_prefix="intel.com", out=out, strict=True)
+    assert code == 0, out.getvalue()
+    assert "(no problems)" in out.getvalue()
 
 
 @pytest.mark.parametrize("example", EXAMPLES)

@@ -4,8 +4,10 @@ import asyncio
 import errno
 import os
 import resource
+import signal
 import stat
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +15,8 @@ from pathlib import Path
 import pytest
 
 from agent.export.atomic import read_plain, remove_drafts, write_atomic
+from agent.export.leftovers import remove_leftover_drafts
+from agent.roots import Roots
 from tests.support.inside import in_own_mounts, needs_root
 
 OLD, NEW = b"old content", b"new content"
@@ -181,10 +185,55 @@ async def test_what_is_no_plain_file_reads_as_nothing(tmp_path: Path) -> None:
         assert await read_plain(tmp_path / name, 100) is None
 
 
-async def test_drafts_that_were_left_behind_are_removed_and_nothing_else(tmp_path: Path) -> None:
-    keep = [".config.tmp", ".hidden", "draft.tmp", ".0123456789abcdef.json"]
-    for name in (*keep, ".0123456789abcdef.tmp"):
+OURS = ".sriov-agent-0123456789abcdef.tmp"
+
+
+def test_drafts_that_were_left_behind_are_removed_and_nothing_else(tmp_path: Path) -> None:
+    keep = [".0123456789abcdef.tmp", ".hidden", ".sriov-agent-.tmp", f"{OURS}2", OURS[1:]]
+    for name in (*keep, OURS):
         (tmp_path / name).touch()
-    remove_drafts(tmp_path)
+    assert remove_drafts(tmp_path) == (OURS,)
     assert names(tmp_path) == sorted(keep)
-    remove_drafts(tmp_path / "missing")
+    assert remove_drafts(tmp_path / "missing") == ()
+
+
+@pytest.mark.parametrize("make", ["symlink", "folder", "fifo"])
+def test_what_has_a_drafts_name_and_is_no_plain_file_is_not_ours(tmp_path: Path, make: str) -> None:
+    if make == "symlink":
+        (tmp_path / OURS).symlink_to(tmp_path / "elsewhere")
+    elif make == "folder":
+        (tmp_path / OURS).mkdir()
+    else:
+        os.mkfifo(tmp_path / OURS)
+    assert remove_drafts(tmp_path) == ()
+    assert names(tmp_path) == [OURS]
+
+
+@pytest.mark.root
+@needs_root
+def test_a_draft_of_another_user_is_not_ours(tmp_path: Path) -> None:
+    (tmp_path / OURS).touch()
+    os.chown(tmp_path / OURS, 65534, -1)
+    assert remove_drafts(tmp_path) == ()
+
+
+KILLED_BEFORE_RENAME = """
+import asyncio, os, pathlib, signal, sys
+from agent.export.atomic import write_atomic
+pathlib.Path.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+asyncio.run(write_atomic(pathlib.Path(sys.argv[1]), b"new", 0o444))
+"""
+
+
+def test_the_draft_of_a_write_that_was_killed_before_its_rename_goes_at_the_next_start(
+    tmp_path: Path,
+) -> None:
+    roots = Roots(tmp_path)
+    for folder in (roots.device_info, roots.cdi):
+        killed = [sys.executable, "-c", KILLED_BEFORE_RENAME, str(folder / "file")]
+        assert subprocess.run(killed, check=False).returncode == -signal.SIGKILL
+        (draft,) = names(folder)
+        (folder / "kept").touch()
+        assert draft in remove_leftover_drafts(roots)
+        assert names(folder) == ["kept"]
+    assert remove_leftover_drafts(roots) == ()

@@ -158,3 +158,25 @@ async def test_leftovers_that_cannot_be_removed_are_told_once_and_tried_again(
     obstacle.write_text("{}")
     await specs.write(node(vfio(0, 21)))
     assert log_lines.events() == ["cdi.written", "cdi.failed", "cdi.removed"]
+
+
+@pytest.mark.parametrize("prefix", ["3com.io", "0.example.com"])
+async def test_a_prefix_that_no_runtime_takes_as_a_vendor_is_told_with_the_fix(
+    roots: Roots, log_lines: LogLines, prefix: str
+) -> None:
+    pools = (pool("vf", {"pfNames": ["pf0#0"]}, resourcePrefix=prefix), pool("other"))
+    failed = await CdiSpecs(roots, on=True).write(node(vfio(0, 21), vfio(1, 22), pools=pools))
+    verdict = failed[f"{prefix}/vf"]["0000:3b:02.0"]
+    assert not verdict.healthy
+    assert "another resourcePrefix, or run without --use-cdi" in verdict.detail
+    assert f"{prefix}/vf" in [f["resource"] for f in log_lines.fields("cdi.failed")]
+    assert list(contents(roots)) == ["sriov-dp-intel.com-net-pci-other.json"]
+
+
+async def test_a_prefix_that_is_no_vendor_does_not_matter_to_devices_without_nodes(
+    roots: Roots,
+) -> None:
+    plain = vf("0000:3b:02.0", PF0, 0)
+    specs = CdiSpecs(roots, on=True)
+    failed = await specs.write(node(plain, pools=(pool("vf", resourcePrefix="3com.io"),)))
+    assert failed == {"3com.io/vf": {}}

@@ -106,3 +106,37 @@ def test_changes_of_the_same_kind_and_cause_are_grouped_in_order() -> None:
         (("removed", HEALTHY), ("g",)),
         (("removed", DEAD), ("h",)),
     ]
+
+
+def test_word_of_another_pools_cable_leaves_the_outlook_as_it_is() -> None:
+    pools = pools_of()
+    before = seen(pools=pools)
+    other = LinkFact(7, "pf7", admin_up=True, carrier=False)
+    after = seen(before, pools=pools, links=Links({**CABLE_IN.by_ifindex, 7: other}), now=9.0)
+    assert after is before
+    assert changes(before, after) == ()
+
+
+def test_an_outlook_is_made_anew_when_anything_that_it_hangs_on_changes() -> None:
+    pools = pools_of(health={"recoveryHoldSeconds": 5})
+    held_now = assigned(NODE, pool("vf"), held=held("vf", A))
+    before = seen(pools=pools)
+    assert seen(before, pools=pools, links=CABLE_OUT) is not before
+    assert seen(before, pools=pools, unwritten={A: UNWRITTEN}) is not before
+    assert seen(before, pools=pools_of(host(PF0, VFS[0]))) is not before
+    assert seen(before, pools=held_now) is not before
+
+
+def test_an_outlook_with_good_news_to_come_is_looked_at_again() -> None:
+    pools = pools_of(health={"recoveryHoldSeconds": 5})
+    down = seen(seen(pools=pools), pools=pools, links=CABLE_OUT)
+    healing = seen(down, pools=pools, now=1.0)
+    healed = seen(healing, pools=pools, now=6.0)
+    assert [d.healthy for d in healing.offer().devices] == [False, False]
+    assert [d.healthy for d in healed.offer().devices] == [True, True]
+
+
+def test_without_the_link_check_no_cable_matters() -> None:
+    pools = pools_of(health={"link": False})
+    before = seen(pools=pools)
+    assert seen(before, pools=pools, links=CABLE_OUT) is before

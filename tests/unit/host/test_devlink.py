@@ -69,9 +69,30 @@ def test_devices_without_a_profile_are_left_out() -> None:
     assert parse_info([silent, empty]) == {}
 
 
-def test_devices_on_other_buses_are_left_out() -> None:
-    other = instance("netdevsim1", version(_RUNNING, "fw.app.name", "x"), bus="netdevsim")
-    assert parse_info([other]) == {}
+# What Linux 6.12 says of a netdevsim device whose firmware and switch have these names: the dump of
+# DEVLINK_CMD_INFO_GET, then the two messages of DEVLINK_CMD_PARAM_GET.
+_RECORDED_INFO = (
+    "330100000e0001006e657464657673696d0000000f0002006e657464657673696d31000024006600"
+    "1000670066772e6170702e6e616d65000d00680031302e32302e3330000000002400650010006700"
+    "66772e6170702e6e616d65000d00680031302e32302e3330000000000e0062006e65746465767369"
+    "6d000000"
+)
+_RECORDED_MAX_MACS = (
+    "260100000e0001006e657464657673696d0000000f0002006e657464657673696d31000038005000"
+    "0d0051006d61785f6d61637300000000040052000500530003000000180054001400550005005700"
+    "010000000800560020000000"
+)
+_RECORDED_ENABLE_RDMA = (
+    "260100000e0001006e657464657673696d0000000f0002006e657464657673696d31000034005000"
+    "10005100656e61626c655f72646d6100040052000500530006000000140054001000550005005700"
+    "0100000004005600"
+)
+
+
+def test_what_a_real_kernel_said_is_read() -> None:
+    params = [bytes.fromhex(message) for message in (_RECORDED_MAX_MACS, _RECORDED_ENABLE_RDMA)]
+    assert parse_info([bytes.fromhex(_RECORDED_INFO)]) == {"netdevsim1": "10.20.30"}
+    assert parse_params(params) == {"netdevsim1": True}
 
 
 def test_enable_rdma_is_read_for_functions_and_auxiliary_devices() -> None:

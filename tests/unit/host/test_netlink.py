@@ -308,7 +308,7 @@ class RefusingSocket:
     def __init__(self, error: Exception) -> None:
         self.error = error
 
-    def link(self, *_: object, **__: object) -> Awaitable[object]:
+    def link(self, _name: str) -> Awaitable[object]:
         raise self.error
 
 

@@ -203,3 +203,17 @@ def test_broken_lines_of_a_route_table_are_passed_over(tmp_path: Path) -> None:
     with sysfs.folder(tmp_path) as proc:
         assert proc is not None
         assert routes.from_procfs(proc) == ("eth2",)
+
+
+def test_a_route_table_that_is_a_folder_counts_as_absent(tmp_path: Path) -> None:
+    (tmp_path / "net/route").mkdir(parents=True)
+    with sysfs.folder(tmp_path) as proc:
+        assert proc is not None
+        assert routes.from_procfs(proc) == ()
+
+
+def test_a_file_without_an_end_is_read_up_to_a_limit(tmp_path: Path) -> None:
+    (tmp_path / "endless").symlink_to("/dev/zero")
+    with sysfs.folder(tmp_path) as folder:
+        assert folder is not None
+        assert len(sysfs.read_all(folder, "endless")) <= 64 * 2**20 + 2**16

@@ -1,14 +1,22 @@
 from __future__ import annotations
 
+import socket
 import struct
 
 import pytest
 
 from agent.host.netlink_wire import attribute
-from agent.host.vf_traffic import read_traffic, traffic_of, traffic_of_host
+from agent.host.vf_traffic import (
+    interface_traffic,
+    read_interfaces,
+    read_traffic,
+    traffic_of,
+    traffic_of_host,
+)
 from agent.model.device import Netdev
 from agent.model.traffic import VfTraffic
-from tests.support.devices import host, pf
+from tests.support.devices import host, pf, vf
+from tests.support.inside import in_own_network, ip, needs_root
 
 _IFLA_IFNAME, _IFLA_VFINFO_LIST, _IFLA_NEXT = 3, 22, 24
 _NESTED = 0x8000
@@ -70,8 +78,54 @@ def test_the_kernel_is_asked_about_an_interface_of_this_machine() -> None:
         read_traffic(2**31 - 1)
 
 
-def test_a_pf_that_is_gone_is_left_out() -> None:
+def test_a_pf_that_is_gone_or_counts_nothing_is_left_out() -> None:
     here = pf("0000:3b:00.0", num_vfs=2, netdevs=(Netdev("lo", 1),), pf_name="lo")
     gone = pf("0000:3b:00.1", num_vfs=2, netdevs=(Netdev("pf1", 2**31 - 1),), pf_name="pf1")
     idle = pf("0000:3b:00.2", "pf2")
-    assert traffic_of_host(host(here, gone, idle)) == {here.id: {}}
+    assert traffic_of_host(host(here, gone, idle)) == {}
+
+
+def stats_message(ifindex: int, *numbers: int) -> bytes:
+    """The payload that tells of one interface: struct if_stats_msg, then struct rtnl_link_stats64.
+
+    Newer kernels' struct is longer.
+    """
+    counters = struct.pack("=25Q", *numbers, *range(100, 125 - len(numbers)))
+    return struct.pack("=B3xII", 0, ifindex, 1) + attribute(1, counters)
+
+
+def test_an_interface_counts_all_but_broadcasts() -> None:
+    data = stats_message(7, 1, 2, 3, 4, 90, 91, 7, 8, 6)
+    assert dict(interface_traffic([data])) == {7: VfTraffic(1, 2, 3, 4, None, 6, 7, 8)}
+
+
+@pytest.mark.parametrize("size", [0, 3, 12, 14, 40])
+def test_an_interface_whose_counters_are_cut_short_is_not_told(size: int) -> None:
+    assert dict(interface_traffic([stats_message(7, 1)[:size]])) == {}
+
+
+@needs_root
+def test_a_vf_whose_pf_counts_nothing_is_told_by_its_own_interface() -> None:
+    def carried() -> tuple[int, dict[int, VfTraffic], VfTraffic]:
+        ip("link add vf1 type veth peer name wire", "link set vf1 up", "link set wire up")
+        index = socket.if_nametoindex("vf1")
+        with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as wire:
+            wire.bind(("wire", 0))
+            for _ in range(3):
+                wire.send(bytes(12) + b"\x88\xb5" + bytes(100))
+        silent = pf("0000:3b:00.0", num_vfs=3, netdevs=(Netdev("lo", 1),), pf_name="lo")
+        vfs = (
+            vf("0000:3b:02.0", silent, 0),  # in a pod, or with vfio
+            vf("0000:3b:02.1", silent, 1, netdevs=(Netdev("vf1", index),)),
+            vf("0000:3b:02.2", silent, 2, netdevs=(Netdev("gone", 2**31 - 1),)),
+        )
+        told = traffic_of_host(host(silent, *vfs))
+        assert list(told) == [silent.id]
+        return index, dict(told[silent.id]), read_interfaces()[index]
+
+    index, vfs, now = in_own_network(carried)
+    assert index > 1
+    assert list(vfs) == [1]
+    assert 3 <= vfs[1].rx_packets <= now.rx_packets
+    assert 3 * 114 <= vfs[1].rx_bytes <= now.rx_bytes
+    assert vfs[1].rx_broadcast is None

@@ -150,6 +150,14 @@ def test_vf_traffic_has_the_names_and_labels_of_the_metrics_exporter() -> None:
     assert value(samples, "sriov_kubepoddevice", pciAddr=VFS[0].id, dev_type=NET, **pod) == 1
 
 
+def test_what_nobody_counts_is_left_out() -> None:
+    carried = VfTraffic(1, 2, 3, 4, None, 6, 7, 8)
+    samples = scraped(moment(NODE, pool("net", {})), traffic={PF0.id: {0: carried}})
+    names = {name for name, _ in samples if name.startswith("sriov_vf_")}
+    assert "sriov_vf_rx_multicast" in names
+    assert "sriov_vf_rx_broadcast" not in names
+
+
 def test_traffic_is_left_out_unless_it_was_asked_for() -> None:
     names = {name for name, _ in scraped()}
     assert not {n for n in names if n.startswith(("sriov_vf_", "sriov_kubepod"))}

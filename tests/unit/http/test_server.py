@@ -191,10 +191,32 @@ async def test_more_streams_than_allowed_are_refused_until_one_ends(echo: Echo) 
 async def test_more_clients_than_allowed_are_sent_away(echo: Echo) -> None:
     async with listening(echo.serve, Limits(connections=2)) as site:
         for _ in range(2):
-            await (await site.connect()).get("/")
+            client = await site.connect()
+            await client.send("GET /stream HTTP/1.1\nhost: x\n\n")
+            await client.reader.readuntil(b"one")
         third = await site.connect()
         assert (await third.reply()).status == 503
         assert await third.rest() == b""
+
+
+@pytest.mark.parametrize("said", ["", "GET / HT"])
+async def test_clients_that_ask_for_nothing_make_room_for_one_that_does(
+    echo: Echo, said: str
+) -> None:
+    async with listening(echo.serve, Limits(connections=3)) as site:
+        following = await site.connect()
+        await following.send("GET /stream HTTP/1.1\nhost: x\n\n")
+        await following.reader.readuntil(b"one")
+        idle = [await site.connect() for _ in range(2)]
+        for client in idle:
+            await client.get("/")
+            await client.send(said)
+        for _ in range(5):
+            assert (await site.get("/")).status == 200
+        for client in idle:
+            assert await client.rest() == b""
+        echo.more.set()
+        assert await following.reader.readuntil(b"two")
 
 
 async def test_a_client_that_trickles_its_request_is_cut_off(echo: Echo) -> None:

@@ -142,6 +142,20 @@ def test_the_go_plugins_dead_socket_of_a_resource_is_removed(roots: Roots) -> No
     assert [path.name for path in roots.device_plugins.iterdir()] == ["intel.com_other.sock"]
 
 
+def test_a_name_that_was_too_long_for_a_socket_of_the_go_plugin_is_nobodys(roots: Roots) -> None:
+    longest = f"{'.'.join(['p' * 60] * 4)}/{'n' * 63}"
+    assert find_foreign((roots.device_plugins,), longest) == ()
+
+
+def test_a_link_to_a_socket_elsewhere_is_left_alone(roots: Roots) -> None:
+    leave_dead(roots.host / "other.sock")
+    for name in ("intel.com_vf.sock", "intel.com_vf.g7-0123abcd.sock"):
+        (roots.device_plugins / name).symlink_to(roots.host / "other.sock")
+    assert find_foreign((roots.device_plugins,), VF) == ()
+    assert remove_dead((roots.device_plugins,)) == ()
+    assert len(list(roots.device_plugins.iterdir())) == 2
+
+
 def test_the_go_plugins_live_socket_is_reported_and_left_alone(roots: Roots) -> None:
     path = roots.device_plugins / "intel.com_vf.sock"
     with listen(path):

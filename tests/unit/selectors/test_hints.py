@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import pytest
 
 from agent.model.device import Kind, Netdev, RdmaDevice, VdpaDevice
@@ -269,3 +270,10 @@ def test_hints_of_all_criteria_come_in_their_order() -> None:
 def test_a_long_list_of_present_values_is_cut() -> None:
     many = [pf(f"0000:{i:02x}:00.0", f"p{i}") for i in range(12)]
     assert "p7 and 4 more" in told("pfNames", "ens1", on=host(*many))[0]
+
+
+def test_acpi_indexes_that_are_no_numbers_are_listed_too() -> None:
+    odd = [attrs.evolve(VF0, id=f"0000:3b:03.{n}", acpi_index=i) for n, i in enumerate("9zx")]
+    tens = attrs.evolve(VF0, id="0000:3b:04.0", acpi_index="10")
+    (hint,) = told("acpiIndexes", "7", on=host(tens, *odd))
+    assert hint.endswith("present: 9, x, z, 10")

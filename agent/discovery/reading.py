@@ -1,0 +1,211 @@
+"""Reads the functions of a host, PFs before VFs: all of them, or those that a rescan may not keep.
+
+One code path for both, so that what a rescan says of a function is what a scan would say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from itertools import filterfalse
+from typing import TypeVar
+
+import attrs
+
+from agent.discovery.functions import (
+    Host,
+    Pf,
+    Unreadable,
+    VfOf,
+    derived,
+    read_auxiliary,
+    read_pf,
+    read_vf,
+)
+from agent.discovery.representors import with_ports
+from agent.discovery.sight import Outcome, Sight, Tables, device_of
+from agent.host import auxiliary
+from agent.model.device import Device, Kind
+
+OutcomeT = TypeVar("OutcomeT", bound=Outcome)
+
+
+class Reading:
+    """The functions of one scan, while they are being read.
+
+    ``before`` is what the last scan saw: a record that comes out as it was stays the same object,
+    so that whoever compares snapshots need not look into it. Of its functions those of ``kept``
+    are not read again.
+    """
+
+    def __init__(self, host: Host, before: Sight, kept: dict[str, Outcome]) -> None:
+        self._host = host
+        self._before = before
+        self.functions = kept
+        """By PCI address, in no order."""
+        self.unreadable: list[tuple[str, str]] = []
+        self.auxiliary: dict[str, tuple[Device, ...]] = {}
+        self.strays: frozenset[str] = frozenset()
+        self._fresh = dict.fromkeys(filterfalse(kept.__contains__, host.folders))
+        self._moved = set(filterfalse(kept.__contains__, before.functions))
+        """Functions whose netdevs, or those below them, may be others than before."""
+        self._renewed: set[str] = set()
+        """PFs that are not the record they were."""
+        self._pf_of: dict[str, str] = {}
+        """VF -> its PF, as PFs or else VFs tell."""
+
+    def run(self) -> None:
+        """Read what is not kept, then bring what is kept in line with it."""
+        for pf in self._pfs():
+            self._pf_of.update(dict.fromkeys(pf.index_of, pf.address))
+        self._read_pfs()
+        self._place_representors()
+        self._read_vfs()
+        self._derive_kept()
+        self._read_auxiliary()
+
+    def sight(self, tables: Tables) -> Sight:
+        """What was seen, for the next scan."""
+        seen = Sight(tables, self.functions, self.auxiliary, self.strays)
+        if not self._before.functions:
+            return attrs.evolve(seen, home_of=dict(seen.netdevs_at(self.functions)))
+        moved = self._moved | self._fresh.keys()
+        homes = dict(self._before.home_of)
+        for name, _ in self._before.netdevs_at(moved):
+            homes.pop(name, None)
+        homes.update(seen.netdevs_at(moved))
+        return attrs.evolve(seen, home_of=homes)
+
+    def devices(self) -> tuple[Device, ...]:
+        """The functions as the bus has them, each followed by its auxiliary devices."""
+        found: list[Device] = []
+        for bdf in self._host.folders:
+            outcome = self.functions.get(bdf)
+            device = outcome.device if type(outcome) is Pf else outcome
+            if type(device) is Device:
+                found.append(device)
+                if self.auxiliary:
+                    found.extend(self.auxiliary.get(bdf, ()))
+        return tuple(found)
+
+    def _pfs(self) -> list[Pf]:
+        return [o for o in self.functions.values() if type(o) is Pf]
+
+    def _claim(self, pf: Pf) -> None:
+        """A PF knows its VFs, and knows better than what was read of them before."""
+        self._pf_of.update(dict.fromkeys(pf.index_of, pf.address))
+        for vf in pf.index_of.keys() & self.functions.keys():
+            known = self.functions[vf]
+            if not isinstance(known, Device) or known.pf_address != pf.address:
+                del self.functions[vf]
+                self._fresh[vf] = None
+
+    def _read_pfs(self) -> None:
+        """Those that were PFs first: then a new VF needs no look of its own to be known as one."""
+        before = self._before.functions
+        known = [bdf for bdf in self._fresh if isinstance(before.get(bdf), Pf)]
+        late: dict[str, None] = {}
+        for bdf in (*known, *self._fresh):
+            if bdf in self._pf_of or bdf in self.functions:
+                continue
+            outcome = read_pf(self._host, bdf)
+            if isinstance(outcome, VfOf):
+                self._pf_of[bdf] = outcome.pf_address
+                late[outcome.pf_address] = None
+            else:
+                self._note(bdf, outcome)
+        for bdf in late:  # a PF that was kept has a VF that it did not have
+            if bdf not in self._fresh and isinstance(self.functions.get(bdf), Pf):
+                self._fresh[bdf] = None
+                self._moved.add(bdf)
+                outcome = read_pf(self._host, bdf)
+                self._note(bdf, None if isinstance(outcome, VfOf) else outcome)
+
+    def _note(self, bdf: str, outcome: Outcome | Unreadable | None) -> None:
+        """Take in what reading one function came to."""
+        if isinstance(outcome, Unreadable):
+            self.unreadable.append((outcome.bdf, outcome.attribute))
+            self.functions.pop(bdf, None)
+        elif outcome is None:
+            self.functions.pop(bdf, None)
+        else:
+            self.functions[bdf] = outcome = _same(self._before.functions.get(bdf), outcome)
+            if isinstance(outcome, Pf):
+                self._claim(outcome)
+
+    def _place_representors(self) -> None:
+        pfs = {pf.address: pf for pf in self._pfs()}
+        owned = {name for pf in pfs.values() for name in pf.eswitch.names}
+        below_pfs = frozenset(owned)
+        self.functions.update(with_ports(self._host, pfs, owned, self._no_representors(pfs)))
+        self.strays = frozenset(owned - below_pfs)
+        before = self._before.functions
+        were = [bdf for bdf in self._moved if type(before[bdf]) is Pf]
+        for bdf in (*pfs, *were):
+            if self.functions.get(bdf) is not before.get(bdf):
+                self._renewed.add(bdf)
+
+    def _no_representors(self, pfs: Mapping[str, Pf]) -> AbstractSet[str]:
+        """The netdevs of kept functions that are known to stand for nothing else."""
+        if not any(pf.eswitch.switch_id for pf in pfs.values()):
+            return frozenset()
+        return self._before.netdevs_of_others(self._fresh) - self._before.strays
+
+    def _read_vfs(self) -> None:
+        known = self._before.functions
+        for bdf in tuple(self._fresh):
+            pf_address = self._pf_of.get(bdf)
+            if pf_address is not None and bdf in self._host.folders:
+                outcome = read_vf(self._host, bdf, self._pf(pf_address))
+                if type(outcome) is Device:  # as almost all are
+                    before = known.get(bdf)
+                    self.functions[bdf] = before if before == outcome else outcome
+                else:
+                    self._note(bdf, outcome)
+
+    def _pf(self, address: str) -> Pf:
+        """A PF, or the little that is known of one that is not among this host's devices."""
+        found = self.functions.get(address)
+        return found if isinstance(found, Pf) else Pf(address)
+
+    def _derive_kept(self) -> None:
+        """VFs that were not read again have the name, index and so on from their PF."""
+        if not self._renewed:
+            return
+        for bdf, vf in self.functions.items():
+            if isinstance(vf, Device) and vf.pf_address in self._renewed and bdf not in self._fresh:
+                self.functions[bdf] = derived(self._host, vf, self._pf(vf.pf_address))
+
+    def _read_auxiliary(self) -> None:
+        """Those directly below a network function of this host; accelerators' are not asked for."""
+        if self._host.auxiliary.is_empty:
+            return
+        for bdf in self._host.folders:
+            parent = device_of(self.functions.get(bdf))
+            if parent is None or parent.kind is not Kind.NET_DEVICE:
+                continue
+            if bdf in self._fresh or parent.pf_address in self._renewed:
+                self._moved.add(bdf)
+                found = tuple(self._below(parent))
+            else:
+                found = self._before.auxiliary.get(bdf, ())
+            if found:
+                self.auxiliary[bdf] = found
+
+    def _below(self, parent: Device) -> Iterator[Device]:
+        pf = self._pf(parent.pf_address or parent.id)
+        bus = self._host.auxiliary
+        names = pf.aux_names if pf.device is parent else bus.below(parent.id)
+        before = {d.id: d for d in self._before.auxiliary.get(parent.id, ())}
+        for name in sorted(names, key=auxiliary.order):
+            device = read_auxiliary(self._host, name, parent, pf)
+            if device is not None:
+                yield _same(before.get(name), device)
+
+
+def _same(before: Outcome | None, now: OutcomeT) -> OutcomeT:
+    """The record of before where it says the same as that of now."""
+    if isinstance(now, Pf) and isinstance(before, Pf):
+        now_placed = attrs.evolve(now, ports=before.ports)  # where its representors lie comes later
+        return before if now_placed == before else now
+    return before if before == now else now

@@ -1,0 +1,142 @@
+"""What one scan saw, function by function: what the next one may keep of it.
+
+A rescan after a hint reads only functions that can have changed (docs/adr/0012-partial-rescan.md
+says when that is safe). The tables that are spread over the host are always listed, and whoever
+has another entry in one of them than before counts as changed too, whatever the hint says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from functools import cached_property
+from itertools import chain
+
+import attrs
+
+from agent.discovery.functions import Host, Pf, Skipped
+from agent.host.auxiliary import AuxiliaryBus
+from agent.host.devlink import DevlinkFacts
+from agent.host.rdma import RdmaHost
+from agent.model.device import Device, VdpaDevice
+
+Outcome = Pf | Device | Skipped
+"""What reading one function came to: a PF, a VF, or none of ours."""
+
+
+def device_of(outcome: Outcome | None) -> Device | None:
+    """The device that a function is, if it is one of ours."""
+    if isinstance(outcome, Pf):
+        return outcome.device
+    return outcome if isinstance(outcome, Device) else None
+
+
+@attrs.frozen
+class Tables:
+    """What was read once for all functions, by owner."""
+
+    listed: frozenset[str] = frozenset()
+    """The entries of the PCI bus as they are spelled there."""
+    folders: Mapping[str, str] = attrs.field(factory=dict)
+    interfaces: frozenset[str] = frozenset()
+    rdma: RdmaHost = RdmaHost()
+    vdpa: Mapping[str, tuple[VdpaDevice, ...]] = attrs.field(factory=dict)
+    auxiliary: AuxiliaryBus = AuxiliaryBus()
+    devlink: DevlinkFacts = DevlinkFacts()
+
+
+@attrs.frozen(slots=False, eq=False)
+class Sight:
+    """What a snapshot is made of."""
+
+    tables: Tables = Tables()
+    functions: Mapping[str, Outcome] = attrs.field(factory=dict)
+    """By PCI address; what could not be read is not here, so that it is tried again."""
+    auxiliary: Mapping[str, tuple[Device, ...]] = attrs.field(factory=dict)
+    """Function -> its auxiliary devices, for those that have any."""
+    strays: frozenset[str] = frozenset()
+    """Representors that lie below no PF."""
+
+    home_of: Mapping[str, str] = attrs.field(factory=dict)
+    """Netdev -> the function that it belongs to, by itself or by an auxiliary device."""
+
+    def netdevs_at(self, functions: Iterable[str]) -> Iterator[tuple[str, str]]:
+        """(netdev, function) for all netdevs of these functions and what is below them."""
+        for bdf in functions:
+            outcome = self.functions.get(bdf)
+            if isinstance(outcome, Pf):
+                yield from ((name, bdf) for name in outcome.eswitch.names)
+            elif isinstance(outcome, Device) and outcome.netdevs:
+                yield from ((n.name, bdf) for n in outcome.netdevs)
+            if bdf in self.auxiliary:
+                yield from ((n.name, bdf) for d in self.auxiliary[bdf] for n in d.netdevs)
+
+    def _devices(self) -> Iterator[Device]:
+        yield from (d for o in self.functions.values() if (d := device_of(o)) is not None)
+        yield from chain.from_iterable(self.auxiliary.values())
+
+    @cached_property
+    def parent_of(self) -> Mapping[str, str]:
+        """Auxiliary device -> the folder above it, as the bus told."""
+        children = self.tables.auxiliary.children
+        return {name: parent for parent, names in children.items() for name in names}
+
+    def owners_at(self, touched: Collection[str]) -> AbstractSet[str]:
+        """These functions and the auxiliary devices below them."""
+        return {*touched, *(name for name, home in self.parent_of.items() if home in touched)}
+
+    def netdevs_of_others(self, touched: Collection[str]) -> AbstractSet[str]:
+        """The netdevs of all functions that were not touched."""
+        return self.home_of.keys() - {name for name, _ in self.netdevs_at(touched)}
+
+    def parents_of_others(self, touched: Collection[str]) -> Mapping[str, str]:
+        """Auxiliary device -> the folder above it, of all functions that were not touched."""
+        return {name: home for name, home in self.parent_of.items() if home not in touched}
+
+    def closure(self, touched: Iterable[str]) -> set[str]:
+        """The functions to be read anew where these functions and auxiliary devices changed.
+
+        A VF comes with its PF, which counts it and knows its index. So does a PF that counts other
+        VFs than it has: the kernel lets a second pass between taking the last one away and counting
+        none, and sends no event then.
+        """
+        functions = {self.parent_of.get(name, name) for name in touched}
+        functions.update(bdf for bdf, o in self.functions.items() if _is_unfinished(o))
+        return functions | {
+            vf.pf_address
+            for bdf in functions
+            if isinstance(vf := self.functions.get(bdf), Device) and vf.pf_address is not None
+        }
+
+    def changed_in(self, host: Host) -> set[str]:
+        """Owners of what the tables list otherwise than before."""
+        before = self.tables
+        rdma, aux, devlink = host.rdma, host.auxiliary, host.devlink
+        changed = {self.home_of.get(name, "") for name in before.interfaces - host.net.names}
+        for owner, netdevs in host.net.below.items():
+            home = self.parent_of.get(owner, owner)
+            if any(self.home_of.get(name) != home for name, _ in netdevs):
+                changed.add(home)
+        changed |= _differing(before.rdma.below, rdma.below)
+        renewed = _differing(before.rdma.devices, rdma.devices)
+        if renewed:
+            changed |= {d.id for d in self._devices() if any(r.name in renewed for r in d.rdma)}
+        changed |= _differing(before.vdpa, host.vdpa)
+        changed |= _differing(before.auxiliary.children, aux.children)
+        changed |= _differing(before.devlink.ddp, devlink.ddp)
+        return changed | _differing(before.devlink.enable_rdma, devlink.enable_rdma)
+
+
+def _is_unfinished(outcome: Outcome) -> bool:
+    return (
+        type(outcome) is Pf
+        and outcome.device is not None
+        and outcome.device.num_vfs != len(outcome.index_of)
+    )
+
+
+def _differing(before: Mapping[str, object], now: Mapping[str, object]) -> set[str]:
+    """The keys under which two tables do not hold the same."""
+    if before == now:
+        return set()
+    return {key for key in before.keys() | now.keys() if before.get(key) != now.get(key)}

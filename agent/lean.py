@@ -1,0 +1,76 @@
+"""Imports without what the agent has no use for: less memory, and a faster start.
+
+Libraries import modules for features that are not used here. What is hidden from them while they
+are imported is there again for whoever asks for it afterwards (docs/adr/0009-lean-imports.md).
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+_NOT_USED = (
+    "ssl",  # asyncio's and grpclib's: 4 MiB of OpenSSL, and all that is spoken to are Unix sockets
+    "pydantic",  # betterproto2's, for messages that are pydantic's dataclasses: 8 MiB
+)
+_METADATA = "importlib.metadata"
+
+
+@contextmanager
+def lean_imports() -> Iterator[None]:
+    """Import inside: no TLS, no pydantic, no collections of objects that stay anyway."""
+    collecting = gc.isenabled()
+    gc.disable()
+    hidden: dict[str, ModuleType | None] = {n: None for n in _NOT_USED if n not in sys.modules}
+    if _METADATA not in sys.modules:
+        hidden[_METADATA] = _LightMetadata(_METADATA)
+    sys.modules.update(hidden)  # type: ignore[arg-type] # None is the documented "not there"
+    try:
+        yield
+    finally:
+        for name, stand_in in hidden.items():
+            if sys.modules.get(name) is stand_in:
+                del sys.modules[name]
+        if collecting:
+            gc.enable()
+
+
+class _LightMetadata(ModuleType):
+    """Stands in for ``importlib.metadata``, which takes e-mail and zip parsers to tell a version.
+
+    Everything but a version that a folder's name tells comes from the real module.
+    """
+
+    def version(self, name: str) -> str:
+        """The version of an installed distribution."""
+        return _version_of_folder(name) or str(self._real().version(name))
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the real module has
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self._real(), name)
+
+    def _real(self) -> ModuleType:
+        if sys.modules.get(_METADATA) is self:
+            del sys.modules[_METADATA]
+        return import_module(_METADATA)
+
+
+def _version_of_folder(name: str) -> str | None:
+    """The version in the name of ``<name>-<version>.dist-info``, of the first on the path."""
+    head, tail = f"{name}-", ".dist-info"
+    for folder in sys.path:
+        try:
+            entries = os.listdir(folder or ".")  # noqa: PTH208 - without pathlib's objects
+        except OSError:
+            continue
+        for entry in entries:
+            if entry.startswith(head) and entry.endswith(tail):
+                return entry[len(head) : -len(tail)]
+    return None

@@ -1,0 +1,22 @@
+"""What an operator can do about an error of the system: said with the error, once."""
+
+from __future__ import annotations
+
+import errno
+
+_REMEDIES = {
+    errno.ENOSPC: "free some space, or some inodes (df, df -i)",
+    errno.EDQUOT: "raise the quota, or free some space",
+    errno.EROFS: "mount it writable",
+    errno.EACCES: "let the agent write there: it runs as root in its own DaemonSet",
+    errno.EPERM: "let the agent write there: it runs as root in its own DaemonSet",
+    errno.EMFILE: "raise the process's limit of open files (ulimit -n)",
+    errno.ENFILE: "raise the machine's limit of open files (sysctl fs.file-max)",
+}
+
+
+def with_remedy(error: BaseException) -> str:
+    """The error's own text, with the remedy behind it if one is known for it or its cause."""
+    number = next((e.errno for e in (error, error.__cause__) if isinstance(e, OSError)), None)
+    remedy = _REMEDIES.get(number or 0)
+    return f"{error}: {remedy}" if remedy else str(error)

@@ -1,0 +1,153 @@
+"""Whatever is logged is one line that says what it is: nothing in it can forge or hide another."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent import library_logs, logs
+from tests.support.hostile import TEXTS, turns_the_line
+from tests.support.log_lines import LogLines
+
+EVENT, FIELD = "pool.note", "note"
+HEAD = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z (WARNING|ERROR  ) ([a-z_.]+)")
+VALUES = st.recursive(
+    TEXTS | st.integers() | st.floats() | st.none() | st.builds(OSError, TEXTS),
+    lambda inner: st.lists(inner) | st.dictionaries(TEXTS, inner) | st.tuples(inner),
+    max_leaves=5,
+)
+FORMS = pytest.mark.parametrize("form", ["text", "json"])
+
+
+@pytest.fixture(autouse=True)
+def _restored(log_lines: LogLines) -> None:
+    """Each test configures the stream as it likes."""
+
+
+@contextmanager
+def stream(form: str) -> Iterator[io.StringIO]:
+    written = io.StringIO()
+    logs.configure(logging.DEBUG, form, written)
+    yield written
+
+
+def is_safe(line: str) -> bool:
+    """Whether a terminal shows the line as it is, from left to right."""
+    return line.isprintable() and not any(map(turns_the_line, line))
+
+
+@FORMS
+@given(value=VALUES)
+def test_an_event_is_one_safe_line_whatever_its_fields_hold(form: str, value: object) -> None:
+    with stream(form) as written:
+        logs.emit(EVENT, note=value)
+    (line,) = written.getvalue().splitlines()
+    assert written.getvalue() == f"{line}\n"
+    assert is_safe(line)
+    line.encode("utf-8")
+
+
+@given(text=TEXTS)
+def test_a_text_line_has_the_fields_that_were_given_and_no_more(text: str) -> None:
+    with stream("text") as written:
+        logs.emit(EVENT, resource=text, note=text)
+    line = written.getvalue()[:-1]
+    head, _, rest = line.partition(" resource=")
+    assert HEAD.fullmatch(head)
+    value = rest[: (len(rest) - len(" note=")) // 2]
+    assert rest == f"{value} note={value}"
+    assert value == text or json.loads(value) == text
+
+
+@given(text=TEXTS)
+def test_a_json_line_gives_the_text_back(text: str) -> None:
+    with stream("json") as written:
+        logs.emit(EVENT, note=text)
+    assert json.loads(written.getvalue())[FIELD] == text
+    assert written.getvalue().isascii()
+
+
+@FORMS
+@given(message=TEXTS)
+def test_no_line_of_a_traceback_can_pass_for_an_event(form: str, message: str) -> None:
+    error = ExceptionGroup("several", [ValueError(message), OSError(2, message, message)])
+    error.add_note(message)
+    with stream(form) as written:
+        logs.emit_crash("agent.failed", error, error=repr(error))
+    first, *others = written.getvalue().splitlines()
+    assert is_safe(first)
+    assert all(is_safe(line) and line.startswith("  | ") for line in others)
+    assert bool(others) == (form == "text")
+    if form == "json":
+        assert "several" in json.loads(first)["traceback"]
+
+
+@given(name=TEXTS, message=TEXTS)
+def test_what_a_library_logs_is_one_event_of_ours(name: str, message: str) -> None:
+    root = logging.getLogger()
+    before = root.handlers[:]
+    try:
+        library_logs.follow_libraries()
+        with stream("json") as written:
+            logs.forget_all()
+            library = logging.getLogger(f"library.{name}")
+            library.error("it said %s", message, exc_info=ValueError(message))
+    finally:
+        root.handlers[:] = before
+    (line,) = written.getvalue().splitlines()
+    told = json.loads(line)
+    assert (told["event"], told["message"]) == ("log.library", f"it said {message}")
+    assert told["error"] == repr(ValueError(message))
+
+
+def test_what_a_library_repeats_is_counted(log_lines: LogLines) -> None:
+    root = logging.getLogger()
+    before = root.handlers[:]
+    try:
+        library_logs.follow_libraries()
+        for number in range(10):
+            logging.getLogger("library").warning("attempt %d", number)
+            logging.getLogger("library").info("not worth telling")
+    finally:
+        root.handlers[:] = before
+    assert [f.get("times") for f in log_lines.fields("log.library")] == [None, 10]
+
+
+CRASH = r"""
+import logging, sys
+import agent.cli.run
+from agent.__main__ import main
+async def crash(_):
+    logging.getLogger("some.library").error("line one\nline two \x1b[31m")
+    raise ValueError("ens1\n2026-01-01T00:00:00.000Z ERROR   agent.failed error=forged\x1b[2J")
+agent.cli.run.run_agent = crash
+main(["run", "--log-format", sys.argv[1]])
+"""
+
+
+@FORMS
+def test_a_process_that_ends_by_a_bug_writes_nothing_but_its_own_lines(form: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", CRASH, form], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    lines = done.stderr.splitlines()
+    assert all(map(is_safe, lines))
+    heads = [line for line in lines if not line.startswith("  | ")]
+    assert len(heads) == 2
+    if form == "json":
+        assert [json.loads(h)["event"] for h in heads] == ["log.library", "agent.failed"]
+    else:
+        found = [HEAD.match(line) for line in heads]
+        assert [f and f[2] for f in found] == ["log.library", "agent.failed"]
+        assert "forged" in done.stderr

@@ -1,0 +1,93 @@
+"""What a running agent has imported, and how much: memory and the start hang on it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from agent.host.layout import HostBuilder
+
+FORBIDDEN = (
+    "agent.cli.demo",
+    "agent.http",
+    "google.protobuf",
+    "h11",
+    "importlib.metadata",
+    "hashlib",
+    "prometheus_client",
+    "pydantic",
+    "pyroute2.iproute",
+    "pyroute2.ndb",
+    "rich",
+    "shtab",
+    "ssl",
+    "tarfile",
+    "unittest",
+    "yaml",
+)
+"""Modules for which a node agent without HTTP and with a JSON configuration has no use."""
+MODULES_AT_MOST = 550
+PYROUTE2_AT_MOST = 40
+
+SCRIPT = """
+import json, os, signal, sys
+from agent import logs
+from agent.__main__ import run
+
+awaited = {"netlink.open", "admin.listening"}
+
+def heard(event, fields):
+    if event.name in awaited:
+        awaited.remove(event.name)
+        if not awaited:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+logs.follow(heard)
+code = run(sys.argv[1:])
+print(json.dumps({"code": code, "modules": sorted(sys.modules)}))
+"""
+
+
+@pytest.fixture(scope="module")
+def imported(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The modules of an agent that has all of its parts at work, but HTTP."""
+    host = HostBuilder(tmp_path_factory.mktemp("host"))
+    host.pf("0000:3b:00.0", "ens1f0", vfs=4)
+    host.roots.device_plugins.mkdir(parents=True)
+    config = host.root / "config.json"
+    config.write_text('{"resourceList": [{"resourceName": "net", "selectors": {}}]}')
+    arguments = ("run", "--host-root", str(host.root), "--config-file", str(config))
+    ran = subprocess.run(
+        [sys.executable, "-c", SCRIPT, *arguments, "--netlink", "on", "--use-cdi"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(Path.cwd())},
+    )
+    found = json.loads(ran.stdout)
+    assert found["code"] == 0, ran.stderr
+    return list(found["modules"])
+
+
+def test_the_agent_was_at_work(imported: list[str]) -> None:
+    assert {"agent.daemon", "agent.admin.server", "pyroute2.netlink.nlsocket"} <= set(imported)
+
+
+@pytest.mark.parametrize("name", FORBIDDEN)
+def test_what_run_has_no_use_for_is_not_imported(imported: list[str], name: str) -> None:
+    assert [m for m in imported if m == name or m.startswith(f"{name}.")] == []
+
+
+def test_the_number_of_modules_stays_small(imported: list[str]) -> None:
+    assert len(imported) <= MODULES_AT_MOST
+
+
+def test_of_pyroute2_only_what_link_events_need_is_imported(imported: list[str]) -> None:
+    parts = [m for m in imported if m.partition(".")[0] == "pyroute2"]
+    assert len(parts) <= PYROUTE2_AT_MOST, parts

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import metadata
+
+import pytest
+
+
+def in_a_fresh_python(script: str) -> str:
+    """What a script prints that starts with nothing imported; it must end well."""
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return ran.stdout.strip()
+
+
+def test_libraries_are_imported_as_if_there_were_no_tls() -> None:
+    script = """
+from agent.lean import lean_imports
+with lean_imports():
+    import asyncio.sslproto, grpclib.client
+print(asyncio.sslproto.ssl, grpclib.client._ssl)
+"""
+    assert in_a_fresh_python(script) == "None None"
+
+
+def test_what_was_hidden_is_there_for_whoever_asks_afterwards() -> None:
+    script = """
+from agent.lean import lean_imports
+with lean_imports():
+    import asyncio
+import gc, ssl, importlib.metadata
+print(ssl.SSLContext.__name__, importlib.metadata.__file__.endswith(".py"), gc.isenabled())
+"""
+    assert in_a_fresh_python(script) == "SSLContext True True"
+
+
+def test_a_version_is_told_as_the_real_module_tells_it() -> None:
+    script = """
+from agent.lean import lean_imports
+with lean_imports():
+    from importlib import metadata
+    import sys
+    print(metadata.version("betterproto2"), "email" in sys.modules)
+"""
+    assert in_a_fresh_python(script) == f"{metadata.version('betterproto2')} False"
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "metadata.distribution('betterproto2').version",
+        "metadata.version('Betterproto2')",  # a spelling that no folder has
+    ],
+)
+def test_whatever_else_is_asked_of_versions_is_answered_by_the_real_module(asked: str) -> None:
+    script = f"""
+from agent.lean import lean_imports
+with lean_imports():
+    from importlib import metadata
+    print({asked})
+"""
+    assert in_a_fresh_python(script) == metadata.version("betterproto2")
+
+
+def test_modules_that_are_there_already_stay() -> None:
+    script = """
+import importlib.metadata, ssl
+from agent.lean import lean_imports
+with lean_imports():
+    import asyncio.sslproto
+    from importlib import metadata
+print(asyncio.sslproto.ssl is ssl, metadata is importlib.metadata)
+"""
+    assert in_a_fresh_python(script) == "True True"
+
+
+def test_hiding_ends_with_an_error_too() -> None:
+    script = """
+from agent.lean import lean_imports
+try:
+    with lean_imports():
+        raise LookupError
+except LookupError:
+    import ssl
+    print(ssl.__name__)
+"""
+    assert in_a_fresh_python(script) == "ssl"

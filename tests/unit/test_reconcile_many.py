@@ -1,0 +1,57 @@
+"""A pass over many devices: its work is done beside the loop, on the real clock and in threads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import ParamSpec, TypeVar
+
+import pytest
+
+from agent.reconcile import MANY_DEVICES
+from agent.state_events import PoolsChanged
+from tests.support.reconciling import Node, family, node
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class CountingExecutor(ThreadPoolExecutor):
+    """A pool of threads that counts what it is given."""
+
+    given = 0
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Take work as the real one does."""
+        self.given += 1
+        return super().submit(fn, *args, **kwargs)
+
+
+def sizes(at: Node) -> list[int]:
+    """How many devices each list had that was offered."""
+    return [len(offers[0].devices) for _, offers in at.fleet.applied]
+
+
+@pytest.mark.parametrize(("devices", "given"), [(MANY_DEVICES - 1, 0), (MANY_DEVICES, 2)])
+async def test_a_pass_over_many_devices_works_in_a_thread_and_one_over_few_in_the_loop(
+    devices: int, given: int
+) -> None:
+    with CountingExecutor() as threads:
+        asyncio.get_running_loop().set_default_executor(threads)
+        async with node(*family(devices - 1)) as at:
+            assert (sizes(at), threads.given) == ([devices - 1], given)
+
+
+async def test_what_changes_during_a_pass_over_many_devices_is_offered_by_the_next() -> None:
+    vfs = family(MANY_DEVICES + 1)
+    async with node(*vfs) as at, asyncio.timeout(60):
+        passed = asyncio.Event()
+        at.bus.on(PoolsChanged, lambda _: passed.set())
+        at.host(*vfs[:-1])
+        await asyncio.sleep(0)  # the pass has begun
+        at.host(*vfs[:-2])
+        for _ in range(2):
+            await passed.wait()
+            passed.clear()
+    assert sizes(at) == [MANY_DEVICES + 1, MANY_DEVICES, MANY_DEVICES - 1]
