@@ -10,6 +10,7 @@ import socket
 import subprocess
 import time
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -17,14 +18,16 @@ import attrs
 
 from . import debian, initramfs, qemu
 from .cache import cache_folder
+from .qemu import Machine
 from .wiring import IN_GUEST, MODULES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
 _TAIL_LINES = 60
-# QEMU warns of what is wanted: the NICs' cables lead nowhere.
-_NO_NEWS = "is not connected to host network"
+# QEMU warns of what is wanted: the NICs' cables lead nowhere, and the older QEMU has no other word
+# for a monitor.
+_NO_NEWS = ("is not connected to host network", "'-mon' is deprecated")
 
 # The kernel kills the machine when its owner is gone; an owner that was gone before the kernel
 # was asked is no longer the parent.
@@ -45,6 +48,15 @@ echo "power off at $(cut -d' ' -f1 /proc/uptime) s"
 echo o >/proc/sysrq-trigger
 sleep 60
 """
+
+
+Furnish = Callable[[Path, debian.Packages, Callable[[str], None]], tuple[Machine, dict[str, str]]]
+"""From the cache, the packages and a voice: a machine, and variables of its guest."""
+
+
+def plain(*_: object) -> tuple[Machine, dict[str, str]]:
+    """A machine with its NICs and nothing else."""
+    return Machine(), {}
 
 
 @attrs.define
@@ -75,14 +87,16 @@ class Guest:
         results: Path,
         limit_s: float,
         echo: Callable[[str], None],
+        furnish: Furnish = plain,
     ) -> Self:
         """Boot, and run `command` in `folder`, a path of the host, for at most `limit_s`."""
         cache = cache_folder()
         if not debian.present(cache):
             echo(f"QEMU and a kernel (145 MB) are being fetched from Debian into {cache}")
         packages = debian.unpacked(cache)
-        archive = initramfs.built(cache, packages)
-        variables = {IN_GUEST: "1", MODULES: str(packages.modules), **environ}
+        machine, further = furnish(cache, packages, echo)
+        archive = initramfs.built(cache, packages, machine)
+        variables = {IN_GUEST: "1", MODULES: str(packages.modules), **environ, **further}
         start = _START.format(
             home=shlex.quote(str(Path.home())),
             environ=shlex.join(f"{name}={value}" for name, value in variables.items()),
@@ -94,7 +108,7 @@ class Guest:
         monitor, guest = socket.socketpair()
         with theirs, monitor, guest:
             channels = qemu.Channels(monitor.fileno(), guest.fileno(), theirs.fileno())
-            words = qemu.command(packages, archive, results, qemu.Machine(), channels)
+            words = qemu.command(packages, archive, results, machine, channels)
             process = subprocess.Popen(
                 [*_BOUND_TO_PARENT, str(os.getpid()), *words],
                 stdin=subprocess.DEVNULL,
@@ -144,7 +158,7 @@ class Guest:
                     self._say(line.decode(errors="replace").rstrip())
 
     def _say(self, line: str) -> None:
-        if _NO_NEWS not in line:
+        if not any(words in line for words in _NO_NEWS):
             self.tail.append(line)
             self._echo(line)
 

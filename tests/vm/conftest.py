@@ -1,4 +1,4 @@
-"""The tests of `guest/` run in a virtual machine; this session is the host's or the guest's."""
+"""The tests of two folders run in virtual machines; this session is the host's or a guest's."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """QEMU, busybox and the guest's kernel from Debian packages, unpacked and never installed.
 
+Also, where a mirror still has them, a newer QEMU and the headers and source of that kernel.
+
 The packages come through an apt configuration of their own, with its own lists and an empty list
 of installed packages: so the host's apt is only read (for its mirror and proxy), and QEMU comes
 with every library it needs, down to the C library, whatever the host's release is.
@@ -20,7 +22,7 @@ import attrs
 from .cache import made_once
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 # The pins, all of them. Debian's mirrors drop superseded versions, so a patch level cannot be one:
 # what was taken is written to `packages.txt` in the cache. QEMU 7.2 of bookworm has no igb NIC.
@@ -28,10 +30,18 @@ RELEASE = "bookworm"
 BACKPORTS = "bookworm-backports"
 QEMU_PACKAGES = ("qemu-system-x86=1:10.0*", "busybox-static")
 KERNEL_SERIES = "6.12"
+# The first QEMU whose virtio NICs have VFs of which each has a link of its own.
+NEWER_RELEASE, NEWER_BACKPORTS = "trixie", "trixie-backports"
+NEWER_QEMU_PACKAGES = ("qemu-system-x86=1:11.*",)
 
+_TOOLS = ("apt-get", "apt-cache", "apt-config", "dpkg-deb")
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 # The host's settings that decide whether its mirror can be reached.
 _KEPT_SETTINGS = re.compile(r"^Acquire::(http|https|Check|Retries)")
+
+
+class Unobtainable(RuntimeError):  # noqa: N818 - it says what happened
+    """A tool or a package could not be had; its text is a line that says why."""
 
 
 @attrs.frozen
@@ -51,12 +61,23 @@ class Packages:
         """The folder of the kernel's modules."""
         return next((self.kernel / "lib/modules").iterdir())
 
+    @property
+    def release(self) -> str:
+        """What `uname -r` says in the guest."""
+        return self.modules.name
+
+    @property
+    def kernel_version(self) -> str:
+        """Debian's version of the kernel package, which its headers and source share."""
+        names = (self.tree.parent / "packages.txt").read_text(encoding="utf-8").split()
+        return next(n.split("_")[1] for n in names if n.startswith("linux-image-"))
+
 
 def obstacle(cache: Path) -> str | None:
     """Why packages cannot be had on this machine, or None if they can."""
     if present(cache):
         return None
-    for tool in ("apt-get", "apt-cache", "apt-config", "dpkg-deb"):
+    for tool in _TOOLS:
         if shutil.which(tool) is None:
             return f"{tool} is not there: QEMU and the guest's kernel are Debian packages"
     return None if _mirror() else "apt has no Debian mirror among its sources"
@@ -111,6 +132,39 @@ def _output(
     return done.stdout
 
 
+def unpacked_or_told(folder: Path, release: str, backports: str, *steps: Sequence[str]) -> Path:
+    """The folder, with what these steps of apt download unpacked in it.
+
+    Raises Unobtainable with the step and apt's last words.
+    """
+    for tool in _TOOLS:
+        if shutil.which(tool) is None:
+            raise Unobtainable(f"{tool} is not there")
+    try:
+        apt = _Apt.laid_out(folder / "apt", release, backports)
+        apt.run("apt-get", "update")
+        for step in steps:
+            apt.run("apt-get", *step)
+        apt.unpack(folder / "tree")
+    except RuntimeError as error:
+        lines = str(error).splitlines()
+        raise Unobtainable(f"{lines[0]} {lines[-1]}") from error
+    shutil.rmtree(apt.root)
+    return folder / "tree"
+
+
+def newer_qemu(cache: Path) -> Path:
+    """The tree of the newer QEMU, downloaded (38 MB) at the first call. Raises Unobtainable."""
+    pins = repr((NEWER_RELEASE, NEWER_BACKPORTS, NEWER_QEMU_PACKAGES))
+    target = cache / f"newer-qemu-{hashlib.sha256(pins.encode()).hexdigest()[:12]}"
+    step = ("install", "--download-only", "--yes", *NEWER_QEMU_PACKAGES)
+
+    def make(folder: Path) -> None:
+        unpacked_or_told(folder, NEWER_RELEASE, NEWER_BACKPORTS, step)
+
+    return made_once(target, make) / "tree"
+
+
 @attrs.frozen
 class _Apt:
     """An apt that keeps all its state below one folder."""
@@ -122,12 +176,12 @@ class _Apt:
         return self.root / "cache/archives"
 
     @classmethod
-    def laid_out(cls, root: Path) -> _Apt:
+    def laid_out(cls, root: Path, release: str, backports: str) -> _Apt:
         for folder in ("state/lists/partial", "cache/archives/partial"):
             (root / folder).mkdir(parents=True)
         (root / "status").touch()
         option = f"[signed-by={_KEYRING}] " if _KEYRING.exists() else ""
-        sources = (f"deb {option}{_mirror()} {suite} main\n" for suite in (RELEASE, BACKPORTS))
+        sources = (f"deb {option}{_mirror()} {suite} main\n" for suite in (release, backports))
         (root / "sources.list").write_text("".join(sources), encoding="utf-8")
         settings = [
             'Dir::Etc::parts "/dev/null";',
@@ -138,7 +192,7 @@ class _Apt:
             f'Dir::State "{root}/state";',
             f'Dir::State::status "{root}/status";',
             f'Dir::Cache "{root}/cache";',
-            f'APT::Default-Release "{BACKPORTS}";',
+            f'APT::Default-Release "{backports}";',
             'APT::Architecture "amd64";',
             'APT::Install-Recommends "false";',
             'APT::Sandbox::User "root";',  # apt's own user cannot write below a home folder
@@ -164,7 +218,7 @@ class _Apt:
 
 
 def _download(folder: Path) -> None:
-    apt = _Apt.laid_out(folder / "apt")
+    apt = _Apt.laid_out(folder / "apt", RELEASE, BACKPORTS)
     apt.run("apt-get", "update")
     apt.run("apt-get", "install", "--download-only", "--yes", *QEMU_PACKAGES)
     taken = apt.unpack(folder / "tree")

@@ -13,6 +13,7 @@ from .modules import loadable
 
 if TYPE_CHECKING:
     from .debian import Packages
+    from .qemu import Machine
 
 # Without their dependencies, which are found in the modules themselves.
 MODULES = (
@@ -28,21 +29,24 @@ _INIT = Path(__file__).with_name("init.sh")
 _FOLDERS = ("bin", "dev", "lower", "modules", "proc", "root", "sys", "upper")
 
 
-def built(cache: Path, packages: Packages) -> Path:
+def built(cache: Path, packages: Packages, machine: Machine) -> Path:
     """The compressed archive, built again when the script, the modules or the packages change."""
-    inputs = f"{packages.kernel}{MODULES}".encode() + _INIT.read_bytes()
+    further = f"{machine.modules}{machine.built}" if machine.modules else ""
+    inputs = f"{packages.kernel}{MODULES}{further}".encode() + _INIT.read_bytes()
     key = hashlib.sha256(inputs).hexdigest()[:12]
-    return made_once(cache / f"initramfs-{key}", lambda folder: _build(folder, packages)) / "gz"
+    target = cache / f"initramfs-{key}"
+    return made_once(target, lambda folder: _build(folder, packages, machine)) / "gz"
 
 
-def _build(folder: Path, packages: Packages) -> None:
+def _build(folder: Path, packages: Packages, machine: Machine) -> None:
     tree = folder / "tree"
     for name in _FOLDERS:
         (tree / name).mkdir(parents=True)
     shutil.copy(packages.tree / "bin/busybox", tree / "bin/busybox")
     shutil.copy(_INIT, tree / "init")
     (tree / "init").chmod(0o755)
-    modules = loadable(packages.modules, MODULES)
+    further = {path.stem: path for path in machine.built.glob("*.ko")} if machine.built else {}
+    modules = loadable(packages.modules, (*MODULES, *machine.modules), further=further)
     for name, content in modules.items():
         (tree / f"modules/{name}.ko").write_bytes(content)
     (tree / "modules/order").write_text("\n".join(modules) + "\n", encoding="ascii")

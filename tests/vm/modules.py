@@ -9,18 +9,25 @@ from __future__ import annotations
 import lzma
 import re
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 
-def loadable(folder: Path, names: Iterable[str], loaded: Iterable[str] = ()) -> dict[str, bytes]:
+def loadable(
+    folder: Path,
+    names: Iterable[str],
+    loaded: Iterable[str] = (),
+    further: Mapping[str, Path] = MappingProxyType({}),
+) -> dict[str, bytes]:
     """The contents of the named modules and all they need, each after those it needs.
 
-    `folder` is that of one kernel; built-in modules and those already `loaded` are left out.
+    `folder` is that of one kernel, `further` are modules that are not in it; built-in modules and
+    those already `loaded` are left out.
     """
-    files = _listed(folder / "modules.order")
+    files = {**_listed(folder / "modules.order"), **further}
     present = {*_listed(folder / "modules.builtin"), *loaded}
     contents: dict[str, bytes] = {}
 
@@ -29,7 +36,9 @@ def loadable(folder: Path, names: Iterable[str], loaded: Iterable[str] = ()) -> 
             return
         present.add(name)
         content = _plain(files[name])
-        for needed in _needed(content):
+        hard, soft = _needed(content)
+        # A soft one may be an alias, for whichever module does the same.
+        for needed in (*hard, *(name for name in soft if name in files)):
             load(needed)
         contents[name] = content
 
@@ -49,10 +58,16 @@ def _plain(path: Path) -> bytes:
     return lzma.decompress(packed.read_bytes()) if packed.exists() else path.read_bytes()
 
 
-def _needed(module: bytes) -> list[str]:
-    names: list[bytes] = []
+def _needed(module: bytes) -> tuple[list[str], list[str]]:
+    """What a module cannot be loaded without, and what it asks for."""
+    hard: list[bytes] = []
+    soft: list[bytes] = []
     for found in re.finditer(rb"\0depends=([^\0]+)\0", module):
-        names += found[1].split(b",")
+        hard += found[1].split(b",")
     for found in re.finditer(rb"\0softdep=pre: ([^\0]+)\0", module):
-        names += found[1].split()
-    return [name.decode().replace("-", "_") for name in names]
+        soft += found[1].split()
+    return _names(hard), _names(soft)
+
+
+def _names(found: list[bytes]) -> list[str]:
+    return [name.decode().replace("-", "_") for name in found]

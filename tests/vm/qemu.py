@@ -1,4 +1,4 @@
-"""The command line of the virtual machine: two NUMA nodes, an IOMMU, and SR-IOV NICs."""
+"""The command line of a virtual machine: two NUMA nodes, an IOMMU, and SR-IOV NICs."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from .wiring import NIC_NODES, QMP_PORT, REPORTS_PORT, nic
+from .wiring import NIC_NODES, QMP_PORT, REPORTS_PORT, VIRTIO_VFS, nic, virtio_nic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from .debian import Packages
 
-_KERNEL_ARGUMENTS = "console=ttyS0 quiet panic=-1 intel_iommu=on iommu.strict=1"
+# On a busy host the kernel may find too few ticks in its trial of the timer, and panic.
+_KERNEL_ARGUMENTS = "console=ttyS0 quiet panic=-1 intel_iommu=on iommu.strict=1 no_timer_check"
 
 
 @attrs.frozen
@@ -23,6 +24,14 @@ class Machine:
 
     memory_mib: int = 1024
     cpus: int = 2
+    qemu: Path | None = None
+    """The tree of another QEMU than the packages'."""
+    virtio_nic: bool = False
+    """Whether there is a virtio NIC with VFs too, which takes a newer QEMU."""
+    modules: tuple[str, ...] = ()
+    """What is loaded at boot besides what every guest needs."""
+    built: Path | None = None
+    """The folder of modules that are not the packages'."""
 
 
 @attrs.frozen
@@ -38,11 +47,11 @@ def command(
     packages: Packages, initramfs: Path, results: Path, machine: Machine, channels: Channels
 ) -> list[str]:
     """The words that start QEMU, with the loader and libraries it was built with."""
-    tree = packages.tree
+    tree = machine.qemu or packages.tree
     libraries = tree / "usr/lib/x86_64-linux-gnu", tree / "lib/x86_64-linux-gnu"
     firmware = tree / "usr/share/qemu", tree / "usr/share/seabios", tree / "usr/lib/ipxe/qemu"
     return [
-        str(tree / "lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"),
+        next(str(path) for folder in libraries for path in folder.glob("ld-linux-x86-64.so.2")),
         "--library-path",
         ":".join(map(str, libraries)),
         str(tree / "usr/bin/qemu-system-x86_64"),
@@ -53,6 +62,7 @@ def command(
         *("-append", _KERNEL_ARGUMENTS),
         *_board(machine),
         *_nics(),
+        *(_virtio_nic() if machine.virtio_nic else ()),
         *_shares(results),
         *_ports(channels),
     ]
@@ -78,6 +88,14 @@ def _nics() -> Iterator[str]:
         yield from ("-device", slot)
         yield from ("-netdev", f"hubport,id=net{i},hubid={i}")
         yield from ("-device", ",".join(f"{key}={value}" for key, value in nic(i).items()))
+
+
+def _virtio_nic() -> Iterator[str]:
+    """A PF and its VFs, each with a link of its own to one hub; QEMU wants the VFs first."""
+    yield from ("-device", "pcie-root-port,id=portv,bus=bridge1,chassis=9,slot=9,addr=9.0")
+    for function in (*range(1, VIRTIO_VFS + 1), 0):
+        yield from ("-netdev", f"hubport,id=netv{function},hubid=9")
+        yield from ("-device", ",".join(f"{k}={v}" for k, v in virtio_nic(function).items()))
 
 
 def _shares(results: Path) -> Iterator[str]:

@@ -87,7 +87,7 @@ def _drop_message(hint: socket.socket) -> None:
             raise
 
 
-def await_truth(tell: Callable[[], Found], within_s: float = 10.0) -> Found:
+def await_truth(tell: Callable[[], Found], within_s: float = 60.0) -> Found:
     """The first true answer of `tell`, asked again whenever a device or a link changed."""
     deadline = time.monotonic() + within_s
     with _hints() as hinted:

@@ -11,17 +11,13 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import attrs
 import pytest
 
-from tests.e2e.conftest import ConfigFile, pool
-from tests.support.agent import AgentProcess
-from tests.support.kubelet import Device, Kubelet
+from tests.e2e.conftest import pool
 
 from .machine import (
     MAX_VFS,
@@ -34,13 +30,13 @@ from .machine import (
     rename,
     set_up,
 )
+from .node import NET, Node
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     Record = Callable[[str, object], None]
 
-NET = "example.com/net"
 DPDK = "example.com/dpdk"
 AT_ONCE = {"link": True, "recoveryHoldSeconds": 0}
 ROUNDS = 10
@@ -51,51 +47,6 @@ WARM_UP = 10
 SETTLED_S = 2.5
 _RTMGRP_LINK = 1
 _IFF_LOWER_UP = 0x10000
-
-
-@attrs.frozen
-class Node:
-    """The guest as a node: kubelet's stand-in, and the agent beside it."""
-
-    kubelet: Kubelet
-    kubelet_dir: Path
-    config: ConfigFile
-
-    @contextmanager
-    def agent(self, *pools: dict[str, object]) -> Iterator[AgentProcess]:
-        """The agent with these pools, once it hears the kernel."""
-        path = self.config.write(*pools)
-        with AgentProcess(Path("/"), path, "--kubelet-dir", str(self.kubelet_dir)) as agent:
-            agent.wait_for("agent.ready")  # on an emulated processor, each has its own patience
-            agent.wait_for("netlink.open")
-            yield agent
-
-    def lists(self, resource: str = NET) -> list[tuple[Device, ...]]:
-        """All lists of a resource so far."""
-        return [devices for name, devices in self.kubelet.lists if name == resource]
-
-    def await_ids(
-        self, *functions: Function, resource: str = NET, healthy: bool | None = True
-    ) -> tuple[Device, ...]:
-        """The first newest list of exactly these, with that health; None is any health."""
-        ids = {function.address for function in functions}
-
-        def told(_: Kubelet) -> bool:
-            lists = self.lists(resource)
-            return (
-                bool(lists)
-                and {d.id for d in lists[-1]} == ids
-                and all(healthy in (None, d.healthy) for d in lists[-1])
-            )
-
-        self.kubelet.wait_for(told, f"{sorted(ids)} {healthy=}: {self.lists(resource)[-3:]}")
-        return self.lists(resource)[-1]
-
-
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
-    with TemporaryDirectory(prefix="node-", dir="/run") as folder, Kubelet(Path(folder)) as kubelet:
-        yield Node(kubelet, Path(folder), ConfigFile(tmp_path / "config.json"))
 
 
 @pytest.fixture
