@@ -1,8 +1,9 @@
 """Fills in what the chart says twice: schema descriptions, the schema of a pool, README tables.
 
 The comments of ``values.yaml`` are the source of the descriptions and of the table of values; the
-agent's own tables of pool keys and selectors are the source of a pool's schema; the alerts are the
-source of their table. ``python charts/generate.py`` writes, ``--check`` only compares.
+agent's own tables of pool keys and selectors are the source of a pool's schema; the alerts and
+``rights.yaml`` are the sources of their tables, here and in docs/rights.md.
+``python charts/generate.py`` writes, ``--check`` only compares.
 """
 # ruff: noqa: INP001 - a script beside its data, not a package
 
@@ -24,6 +25,8 @@ from agent.selectors import SELECTORS
 from agent.selectors.selector import Selector, Shape
 
 CHART = Path(__file__).parent / "sriov-node-agent"
+RIGHTS = Path(__file__).parent / "rights.yaml"
+RIGHTS_PAGE = Path(__file__).parents[1] / "docs/rights.md"
 _TEXT = {"type": "string"}
 _SWITCH = {"type": "boolean"}
 _POOL_VALUES: dict[str, dict[str, Any]] = {
@@ -160,6 +163,15 @@ def alerts_table(alerts: list[dict[str, Any]]) -> str:
     return f"| alert | severity | says |\n|---|---|---|\n{rows}"
 
 
+def rights_table(rights: list[dict[str, str]]) -> str:
+    """The table of capabilities, for the README and the page on rights."""
+    rows = "".join(
+        f"| {_cell(r['feature'])} | {r.get('capability', 'none')} | {_cell(r['without'])} |\n"
+        for r in rights
+    )
+    return f"| feature | capability | why none, or what is lost without |\n|---|---|---|\n{rows}"
+
+
 def _cell(text: str) -> str:
     text = re.sub(r"{{ \$(?:labels\.)?(\w+)[^}]*}}", r"*\1*", text)
     return text.replace("|", "\\|").strip()
@@ -180,9 +192,13 @@ def generated() -> dict[Path, str]:
     readme = (CHART / "README.md").read_text("utf-8")
     readme = with_section(readme, "values", values_table(values))
     readme = with_section(readme, "alerts", alerts_table(alerts))
+    rights = rights_table(yaml.safe_load(RIGHTS.read_text("utf-8")))
+    readme = with_section(readme, "rights", rights)
+    page = with_section(RIGHTS_PAGE.read_text("utf-8"), "rights", rights)
     return {
         CHART / "values.schema.json": json.dumps(schema, indent=2, ensure_ascii=False) + "\n",
         CHART / "README.md": readme,
+        RIGHTS_PAGE: page,
     }
 
 

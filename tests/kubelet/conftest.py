@@ -16,7 +16,7 @@ from .node import Cluster, Node, standalone
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
-_TOOLS = ("go", "ip", "nsenter", "openssl", "unshare")
+_TOOLS = ("ip", "nsenter", "openssl", "unshare")
 _TOLD_LINES = 40
 
 

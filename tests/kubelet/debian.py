@@ -28,6 +28,9 @@ NODE = {
     "runc": "bookworm",
 }
 CONTROL_PLANE = {"etcd-server": "forky"}
+# For machines whose own Go is older than what go.mod asks for, or that have none.
+GO = {"golang-1.26-go": "forky", "golang-1.26-src": "forky"}
+GO_PROGRAM = "usr/lib/go-1.26/bin/go"
 
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 

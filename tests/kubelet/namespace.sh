@@ -1,3 +1,4 @@
+# shellcheck shell=sh
 # The first process of the node's namespaces. It makes what kubelet and containerd would change on
 # the host private, says so on standard output, and ends when its standard input does: the kernel
 # then ends every process inside and drops every mount.

@@ -18,6 +18,7 @@ import sys
 import time
 from pathlib import Path
 
+from . import debian
 from .cache import cache_folder, made_once
 
 HERE = Path(__file__).parent
@@ -34,6 +35,7 @@ PROTOS = {
 }
 _VERSION = re.compile(r"^\s*k8s\.io/kubernetes (v1\.\d+\.\d+)(?: //.*)?$", re.MULTILINE)
 # Static binaries: they run in any root file system and need no C compiler here.
+_GO_THAT_FETCHES = 21  # https://go.dev/doc/toolchain
 _GO_ENVIRON = {"CGO_ENABLED": "0", "GOOS": "linux", "GOARCH": "amd64"}
 
 
@@ -83,9 +85,19 @@ def _take_protos(folder: Path) -> None:
         shutil.copyfile(root / path, folder / f"{name}.proto")
 
 
+def _toolchain() -> Path:
+    """The machine's Go if it fetches the release that go.mod asks for (1.21 on), else Debian's."""
+    if found := shutil.which("go"):
+        told = subprocess.run([found, "version"], check=True, stdout=subprocess.PIPE, text=True)
+        release = re.search(r" go1\.(\d+)", told.stdout)
+        if release and int(release[1]) >= _GO_THAT_FETCHES:
+            return Path(found)
+    return debian.unpacked(debian.GO, "go") / debian.GO_PROGRAM
+
+
 def _go(*arguments: str) -> str:
     done = subprocess.run(
-        ["nice", "go", *arguments],
+        ["nice", _toolchain(), *arguments],
         cwd=HERE,
         env={**os.environ, **_GO_ENVIRON},
         stdout=subprocess.PIPE,

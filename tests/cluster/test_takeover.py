@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from tests.chart.test_drop_in import MANIFESTS
-from tests.image.rig import KERNEL_VFS, NAMESPACE, PF, Rig
+from tests.cluster.rig import KERNEL_VFS, NAMESPACE, PF, Rig
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_a_manifest_of_the_go_plugin_works_with_only_its_image_changed(
     rig.allocatable(resource, KERNEL_VFS)
     found = rig.environ(rig.workload(name, resource))
     assert found[env] in rig.host.vfs(PF)
-    plane.kubectl("delete", "pod", name, "--namespace=default")
+    rig.retire(name)
     plane.kubectl("delete", "daemonset", daemon_set["metadata"]["name"], f"--namespace={namespace}")
     key, value = next(iter(daemon_set["spec"]["selector"]["matchLabels"].items()))
     rig.no_pods(namespace, f"{key}={value}")
@@ -60,6 +60,6 @@ def test_the_chart_takes_over_from_the_go_plugins_daemonset_under_a_running_pod(
     assert rig.environ(after) == rig.environ(before)
     second = rig.workload("joins", resource)
     assert rig.environ(second) != rig.environ(after)
-    plane.kubectl("delete", "pod", "stays", "joins", "--namespace=default")
+    rig.retire("stays", "joins")
     rig.uninstall()
     rig.allocatable(resource, 0)

@@ -13,7 +13,7 @@ import yaml
 from agent.host.hardware import E810, VfHardware
 from agent.host.layout import HostBuilder
 from tests.chart.helm import CHART
-from tests.image.build import TAG
+from tests.cluster.build import TAG
 from tests.kubelet.containerd import Output
 from tests.kubelet.image import BUSYBOX
 from tests.kubelet.kubelet import NODE_NAME
@@ -21,6 +21,8 @@ from tests.kubelet.node import Cluster
 from tests.kubelet.waiting import eventually
 
 PF, NETDEV, CABLE = "0000:3b:00.0", "ens1f0", "cable"
+# The node's own interface with its default route.
+UPLINK_PF, UPLINK = "0000:5e:00.0", "uplink"
 KERNEL_VFS = 4
 NAMESPACE = "kube-system"
 SELECTOR = "app.kubernetes.io/name=sriov-node-agent"
@@ -95,11 +97,32 @@ class Rig:
         pods = self.cluster.control_plane.eventually(ready, *arguments)
         return dict(pods["items"][0])
 
+    def log(self, pod: Mapping[str, Any]) -> str:
+        """All that a pod's container said."""
+        name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
+        return self.cluster.control_plane.kubectl("logs", name, f"--namespace={namespace}")
+
+    def said(self, pod: Mapping[str, Any], event: str) -> str:
+        """The first line that a pod's container said of an event, once it is there."""
+
+        def ask() -> str | None:
+            return next((line for line in self.log(pod).splitlines() if event in line), None)
+
+        return eventually(ask, f"{event} in the log", passing=(RuntimeError,))
+
+    def process(self, pod: Mapping[str, Any]) -> int:
+        """The first process of a pod's container, as this machine counts."""
+        container = self._container(pod)
+        found = (
+            int(file.parent.name)
+            for file in Path("/proc").glob("[0-9]*/cgroup")
+            if container in _read(file)
+        )
+        return min(found)
+
     def execute(self, pod: Mapping[str, Any], *command: str) -> Output:
         """Run a command in a pod's only container."""
-        (status,) = pod["status"]["containerStatuses"]
-        container = status["containerID"].removeprefix("containerd://")
-        return self.cluster.node.containerd.execute(container, *command)
+        return self.cluster.node.containerd.execute(self._container(pod), *command)
 
     def workload(self, name: str, resource: str) -> dict[str, Any]:
         """Run a pod that asks for one device; the pod once it runs."""
@@ -121,6 +144,10 @@ class Rig:
         self.cluster.control_plane.apply(manifest)
         return self.pod(f"app={name}", "default")
 
+    def retire(self, *names: str) -> None:
+        """Delete workloads."""
+        self.cluster.control_plane.kubectl("delete", "pod", *names, "--namespace=default")
+
     def environ(self, pod: Mapping[str, Any]) -> dict[str, str]:
         """The environment that a pod's container was started with."""
         text = self.execute(pod, "cat", "/proc/1/environ").text
@@ -131,15 +158,38 @@ class Rig:
         node = self.cluster.node.inside
         return eventually(lambda: node.http(path, port).decode(), f"GET {path}", passing=(OSError,))
 
+    def uevent(self) -> None:
+        """A kernel event in the node's network, of the PF and of nothing that changed."""
+        self.cluster.node.inside.run("sh", "-c", f"echo change >/sys/class/net/{NETDEV}/uevent")
+
+    def empty(self, *folders: str) -> None:
+        """Remove the files of the node's folders, which may not be there."""
+        for folder in map(self.cluster.node.inside.path, folders):
+            for file in folder.glob("*"):
+                file.unlink()
+
     def cable(self, *, plugged: bool) -> None:
         """Plug or pull the cable of the PF: a real carrier change in the node's network."""
         self.host.set_carrier(NETDEV, up=plugged)
         state = "up" if plugged else "down"
         self.cluster.node.inside.run("ip", "link", "set", CABLE, state)
 
+    @staticmethod
+    def _container(pod: Mapping[str, Any]) -> str:
+        (status,) = pod["status"]["containerStatuses"]
+        return str(status["containerID"]).removeprefix("containerd://")
+
+
+def _read(file: Path) -> str:
+    """The file of a process, which may just have ended."""
+    try:
+        return file.read_text("utf-8")
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
 
 def set_up(cluster: Cluster, image: Path, work: Path) -> Rig:
-    """Bring the image in and lay the NIC out: four kernel VFs and two VFIO ones."""
+    """Bring the image in and lay two NICs out: four kernel VFs and two VFIO ones; the uplink."""
     cluster.node.containerd.import_image(image)
     inside = cluster.node.inside
     tree = work / "host"
@@ -149,10 +199,12 @@ def set_up(cluster: Cluster, image: Path, work: Path) -> Rig:
     host.add_vfs(PF, KERNEL_VFS + 2, VfHardware("1889", "vfio-pci", netdevs=False))
     for node in sorted((tree / "dev/vfio").iterdir()):
         inside.device_node(f"vfio/{node.name}")
+    host.pf(UPLINK_PF, UPLINK, E810, numa=1)
     inside.run("ip", "link", "add", NETDEV, "type", "veth", "peer", "name", CABLE)
     for end in (NETDEV, CABLE):
         inside.run("ip", "link", "set", end, "up")
-    index = inside.run("cat", f"/sys/class/net/{NETDEV}/ifindex").strip()
-    host.write(tree / "sys/class/net" / NETDEV / "ifindex", index)
+    for name in (NETDEV, UPLINK):
+        index = inside.run("cat", f"/sys/class/net/{name}/ifindex").strip()
+        host.write(tree / "sys/class/net" / name / "ifindex", index)
     inside.bind(tree, _LAID_OUT)
     return Rig(cluster, host, work)

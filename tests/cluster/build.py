@@ -1,6 +1,6 @@
 """Builds the image from the real Containerfile, without a registry: the base is made of Debian.
 
-    python -m tests.image.build [ARCHIVE]     build; write an OCI archive if asked to
+    python -m tests.cluster.build [ARCHIVE]     build; write an OCI archive if asked to
 
 The base stands in for docker.io/library/python:3.13-slim: a Python of that version and pip in
 Debian trixie, and like that image without any bytecode.
@@ -8,6 +8,7 @@ Debian trixie, and like that image without any bytecode.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import subprocess
@@ -22,6 +23,12 @@ REPOSITORY = Path(__file__).parents[2]
 CONTAINERFILE = REPOSITORY / "Containerfile"
 TAG = "localhost/sriov-node-agent:test"
 BASE = "docker.io/library/python:3.13-slim"
+# What .containerignore lets in, besides the package itself.
+_CONTEXT = (
+    *("Containerfile", ".containerignore", "requirements.lock"),
+    *("LICENSE", "README.md", "pyproject.toml"),
+)
+_REVISION = "org.opencontainers.image.revision"
 _SUITE = "trixie"
 _PACKAGES = ("ca-certificates", "python3", "python3-pip", "python3-venv")
 # `python` and pip as in the image that is stood in for; no bytecode, no documentation.
@@ -37,27 +44,33 @@ def missing() -> str | None:
     """Why no image can be built here, or None if it can."""
     for tool in ("buildah", "mmdebstrap"):
         if shutil.which(tool) is None:
-            return f"{tool} is not there: run tests/image/prepare"
+            return f"{tool} is not there: run .ci/install {tool}"
     return None if debian.mirror() else "apt has no Debian mirror among its sources"
 
 
 def built() -> str:
-    """Build the image; its name in the suite's store."""
+    """Build the image, unless this very checkout has been built; its name in the suite's store."""
     if BASE not in _names():
-        _buildah(
-            "build",
-            "--tag",
-            BASE,
-            "--file",
-            "-",
-            str(_base()),
-            text="FROM scratch\nADD root.tar /\n",
-        )
-    context = ("--file", str(CONTAINERFILE), str(REPOSITORY))
-    # The docker format, since OCI's has no health check.
-    _buildah("build", "--format", "docker", "--pull-never", "--tag", TAG, *context)
-    _buildah("rmi", "--prune")
+        text = "FROM scratch\nADD root.tar /\n"
+        _buildah("build", "--tag", BASE, "--file", "-", str(_base()), text=text)
+    revision = _revision()
+    if TAG not in _names() or inspected()["config"]["Labels"].get(_REVISION) != revision:
+        # The docker format, since OCI's has no health check.
+        options = ("--format", "docker", "--pull-never", f"--build-arg=REVISION={revision}")
+        context = ("--file", str(CONTAINERFILE), str(REPOSITORY))
+        _buildah("build", *options, "--tag", TAG, *context)
+        _buildah("rmi", "--prune")
     return TAG
+
+
+def _revision() -> str:
+    """A digest of all that the build reads of the checkout."""
+    told = hashlib.sha256()
+    paths = [REPOSITORY / name for name in _CONTEXT]
+    for path in (*paths, *sorted(REPOSITORY.glob("agent/**/*"))):
+        if path.is_file() and path.parent.name != "__pycache__":
+            told.update(f"{path.relative_to(REPOSITORY)}\0".encode() + path.read_bytes())
+    return told.hexdigest()
 
 
 def archived(archive: Path) -> Path:
@@ -128,17 +141,9 @@ def _buildah(*arguments: str, text: str | None = None) -> str:
     store = cache_folder().with_name("image") / "store"
     where = ("--root", str(store / "root"), "--runroot", str(store / "run"))
     network = ("--isolation", "chroot", "--network", "host") if arguments[0] == "build" else ()
+    command, *rest = arguments
     done = subprocess.run(
-        [
-            "nice",
-            "buildah",
-            *where,
-            "--storage-driver",
-            "overlay",
-            arguments[0],
-            *network,
-            *arguments[1:],
-        ],
+        ["nice", "buildah", *where, "--storage-driver=overlay", command, *network, *rest],
         input=text,
         capture_output=True,
         text=True,

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.chart.helm import CHART
-from tests.image.rig import KERNEL_VFS, NAMESPACE, PF, SELECTOR, Rig
+from tests.cluster.rig import KERNEL_VFS, NAMESPACE, PF, SELECTOR, Rig
 
 _VFIO = os.makedev(10, 196)  # Documentation/admin-guide/devices.txt: /dev/vfio/vfio
 POOLS = [
@@ -24,7 +24,7 @@ POOLS = [
 ]
 
 
-@pytest.fixture(scope="class")
+@pytest.fixture(scope="module")
 def pod(rig: Rig) -> Iterator[dict[str, Any]]:
     yield rig.helm("install", values={"config": {"resourceList": POOLS}})
     rig.uninstall()
@@ -83,7 +83,7 @@ def test_a_pod_is_scheduled_for_its_device_and_finds_it(rig: Rig, pod: dict[str,
     found = rig.environ(rig.workload("user", "intel.com/dpdk"))
     device = found["PCIDEVICE_INTEL_COM_DPDK"]
     assert device in rig.host.vfs(PF)[KERNEL_VFS:]
-    rig.cluster.control_plane.kubectl("delete", "pod", "user", "--namespace=default")
+    rig.retire("user")
 
 
 def test_link_events_arrive_on_the_nodes_network_without_a_capability(
