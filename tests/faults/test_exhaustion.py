@@ -1,0 +1,132 @@
+"""A process that has run out of descriptors lives, says so, and recovers."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import grpc
+import pytest
+
+from agent.host.layout import HostBuilder
+from tests.e2e.conftest import ConfigFile, pool
+from tests.support.agent import AgentProcess
+from tests.support.kubelet import Kubelet
+
+PF = "0000:3b:00.0"
+NET = "example.com/net"
+MORE = "example.com/more"
+STANDARD_STREAMS = 3
+
+
+@contextmanager
+def without_descriptors(agent: AgentProcess) -> Iterator[None]:
+    """The running agent can open nothing inside."""
+    pid = agent.process.pid
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (STANDARD_STREAMS, before[1]))
+    try:
+        yield
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+
+
+def started(agent: AgentProcess) -> None:
+    """Wait for the last parts of the start, which still open what they need."""
+    agent.wait_for("host.followed")
+    agent.wait_for("admin.listening")
+
+
+def has(kubelet: Kubelet, count: int, name: str = NET) -> None:
+    kubelet.wait_for(lambda k: len(k.allocatable(name)) == count, f"{count} of {name}")
+
+
+@pytest.fixture
+def node(host: HostBuilder, config: ConfigFile) -> HostBuilder:
+    """Eight VFs, of which the pool has all."""
+    host.pf(PF, "ens1f0", vfs=8)
+    config.write(pool("net", drivers=["iavf"]))
+    return host
+
+
+def test_a_change_of_the_host_is_seen_once_there_are_descriptors_again(
+    node: HostBuilder, config: ConfigFile, kubelet: Kubelet
+) -> None:
+    with AgentProcess(node.root, config.path, "--log-level", "debug") as agent:
+        has(kubelet, 8)
+        started(agent)
+        with without_descriptors(agent):
+            node.set_driver(node.vfs(PF)[0], None)
+            failed = agent.wait_for("host.scan_failed")
+            assert "Too many open files" in failed["error"]
+            assert len(kubelet.allocatable(NET)) == 8, "a starved agent takes nothing back"
+        has(kubelet, 7)
+        assert kubelet.count(NET) == 1
+        assert len(agent.events("host.scan_failed")) == 1
+        assert agent.stop() == 0
+
+
+def test_an_allocation_without_descriptors_is_refused_with_the_reason_and_works_again(
+    node: HostBuilder, config: ConfigFile, kubelet: Kubelet
+) -> None:
+    device = node.vfs(PF)[1]
+    with AgentProcess(node.root, config.path, "--log-level", "debug") as agent:
+        has(kubelet, 8)
+        started(agent)
+        with without_descriptors(agent), pytest.raises(grpc.RpcError) as refused:
+            kubelet.allocate(NET, device)
+        assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+        assert "Too many open files" in refused.value.details()
+        assert kubelet.allocate(NET, device).envs["PCIDEVICE_EXAMPLE_COM_NET"] == device
+        assert agent.stop() == 0
+
+
+def test_a_kubelet_that_restarts_meanwhile_is_registered_with_afterwards(
+    node: HostBuilder, config: ConfigFile, kubelet: Kubelet
+) -> None:
+    with AgentProcess(node.root, config.path, "--log-level", "debug") as agent:
+        has(kubelet, 8)
+        started(agent)
+        with without_descriptors(agent):
+            kubelet.restart()
+            failed = agent.wait_for("plugin.registration_failed")
+            assert "Too many open files" in failed["error"]
+        has(kubelet, 8)
+        assert agent.stop() == 0
+
+
+def test_an_edit_of_the_configuration_meanwhile_is_in_force_afterwards(
+    node: HostBuilder, config: ConfigFile, kubelet: Kubelet
+) -> None:
+    with AgentProcess(node.root, config.path, "--log-level", "debug") as agent:
+        has(kubelet, 8)
+        started(agent)
+        with without_descriptors(agent):
+            config.write(pool("net", pfNames=["ens1f0#0-3"]), pool("more", pfNames=["ens1f0#4-7"]))
+            assert "Too many open files" in agent.wait_for("config.rejected")["reason"]
+        has(kubelet, 4)
+        has(kubelet, 4, MORE)
+        assert agent.stop() == 0
+
+
+def test_clients_that_nobody_can_accept_wait_and_are_served_afterwards(
+    node: HostBuilder, config: ConfigFile, kubelet: Kubelet
+) -> None:
+    with AgentProcess(node.root, config.path, "--log-level", "debug") as agent:
+        has(kubelet, 8)
+        started(agent)
+        with without_descriptors(agent):
+            endpoint = kubelet.clients[NET].path
+            with grpc.insecure_channel(f"unix:{endpoint}") as channel:
+                ready = grpc.channel_ready_future(channel)
+                with pytest.raises(grpc.FutureTimeoutError):
+                    ready.result(0.5)
+                device = node.vfs(PF)[2]
+                node.set_driver(device, None)
+                agent.wait_for("host.scan_failed")
+        has(kubelet, 7)
+        assert not [line for line in agent.raw if not line.startswith("{")]
+        assert Path(f"/proc/{agent.process.pid}").exists()
+        assert agent.stop() == 0

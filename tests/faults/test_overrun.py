@@ -1,0 +1,61 @@
+"""Netlink events that the kernel had to drop (ENOBUFS) are noticed, and what they told is read."""
+
+from __future__ import annotations
+
+import signal
+from functools import partial
+from pathlib import Path
+
+from agent.host.layout import HostBuilder
+from tests.e2e.conftest import ConfigFile, pool
+from tests.support.agent import AgentProcess
+from tests.support.kubelet import Kubelet
+from tests.support.netns import LinkSwitch, NetNamespace, needs_root
+
+pytestmark = needs_root
+
+PF = "0000:3b:00.0"
+NET = "example.com/net"
+FLIPS = 20_000
+"""Far more events than the receive buffer holds; each flip is one of the PF's."""
+
+
+def test_an_agent_that_was_stopped_while_links_flapped_tells_the_truth_afterwards(
+    host: HostBuilder, config: ConfigFile, kubelet: Kubelet
+) -> None:
+    host.pf(PF, "ens1f0", vfs=8)
+    config.write(pool("net", drivers=["iavf"], health={"recoveryHoldSeconds": 0}))
+    with NetNamespace() as namespace:
+        namespace.veth("ens1f0", "far0")
+        ifindex = namespace.ifindex("ens1f0")
+        (host.root / "sys/class/net/ens1f0/ifindex").write_text(f"{ifindex}\n")
+        switch = LinkSwitch(namespace)
+        with AgentProcess(
+            host.root, config.path, "--netlink", "on", wrapper=namespace.wrapper
+        ) as agent:
+            kubelet.wait_for(lambda k: len(k.allocatable(NET)) == 8)
+            agent.wait_for("netlink.open")
+            memory_kib = resident_kib(agent.process.pid)
+            for last in (False, True):
+                agent.process.send_signal(signal.SIGSTOP)
+                for number in range(FLIPS):
+                    switch.set(ifindex, up=bool(number % 2))
+                switch.set(ifindex, up=last)
+                agent.process.send_signal(signal.SIGCONT)
+                agent.wait_for("netlink.overrun")
+                kubelet.wait_for(partial(has, 8 if last else 0), f"link {last}")
+            assert kubelet.count(NET) == 1
+            assert resident_kib(agent.process.pid) < memory_kib + 8 * 1024
+            assert agent.stop() == 0
+        switch.close()
+
+
+def has(count: int, kubelet: Kubelet) -> bool:
+    """Whether kubelet may hand out so many devices."""
+    return len(kubelet.allocatable(NET)) == count
+
+
+def resident_kib(pid: int) -> int:
+    """Resident memory of a process."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))

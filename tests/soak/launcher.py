@@ -1,0 +1,32 @@
+"""Runs the agent as ``python -m agent`` does; SIGUSR1 makes it write its figures as a log line."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import os
+import signal
+import threading
+from types import FrameType
+
+from agent.__main__ import main
+
+
+def _tell_figures(_number: int, _frame: FrameType | None) -> None:
+    gc.collect()
+    tasks = sorted(task.get_name() for task in asyncio.all_tasks())
+    figures = {
+        "event": "soak.figures",
+        "tasks": len(tasks),
+        "names": tasks,
+        "threads": threading.active_count(),
+        "objects": len(gc.get_objects()),
+    }
+    # Past the stream's buffer, which may be in use in this very moment.
+    os.write(2, json.dumps(figures).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGUSR1, _tell_figures)
+    main()
