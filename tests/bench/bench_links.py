@@ -1,141 +1,161 @@
-"""From a carrier change to kubelet: a cable is pulled, a C-core gRPC client gets the list.
+"""From cables pulled to lists at kubelet, beside a bare netlink reader's latency in the same run.
 
-``python tests/bench/bench_links.py [toggles]`` as root prints median and 99th percentile for one
-pool of 256 VFs and for 32 pools of 256 VFs on 32 PFs that share one cable's fate, beside a bare
-netlink reader's latency in the same run.
+As root, in network namespaces of its own: every PF is one end of a veth pair, all far ends are set
+down or up in a row, and the clock runs from before the first until kubelet has the last pool's
+list, or the bare reader has the last cable's message.
 """
 
 from __future__ import annotations
 
 import json
 import socket
-import statistics
-import sys
-import tempfile
+import struct
+import subprocess
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 
-import attrs
-
-from agent.host.hardware import E810
 from agent.host.layout import HostBuilder
-from tests.support.agent import AgentProcess
-from tests.support.kubelet import Kubelet
+from agent.host.netlink_wire import messages
+from tests.bench import harness
+from tests.bench.harness import Figure, Result
+from tests.bench.peer import Peer
+from tests.bench.process import Machine
 from tests.support.netns import LinkSwitch, NetNamespace
 
-_VFS = 256
-_SETTLE_S = 0.01
-_HARDWARE = attrs.evolve(E810, total_vfs=_VFS)
+_SETTLE_S = 0.02
+_IFINDEX = struct.Struct("=4xi")  # ifi_index of struct ifinfomsg
+_IFLA_CARRIER = 33
 
 
-def pools_of(count: int) -> list[dict[str, object]]:
-    """One pool for each PF."""
-    return [
-        {
-            "resourceName": f"net{number}",
-            "resourcePrefix": "example.com",
-            "selectors": {"pfNames": [f"pf{number}"]},
-            "health": {"recoveryHoldSeconds": 0},
-        }
-        for number in range(count)
-    ]
-
-
-def lay_out(folder: Path, namespace: NetNamespace, pfs: int) -> HostBuilder:
-    """PFs with 256 VFs each; only the first one's netdev is a real cable."""
-    host = HostBuilder(folder)
-    host.roots.device_plugins.mkdir(parents=True)
+def wire(namespace: NetNamespace, host: HostBuilder, pfs: int) -> list[int]:
+    """Make each PF's netdev one end of a cable; the interface indexes of the far ends."""
+    namespace.ip(
+        *(f"link add ens{n} type veth peer name far{n}" for n in range(pfs)),
+        *(f"link set {end}{n} up" for n in range(pfs) for end in ("ens", "far")),
+    )
+    index = indexes(namespace)
     for number in range(pfs):
-        pf = host.pf(f"{number:04x}:3b:00.0", f"pf{number}", _HARDWARE, vfs=_VFS)
-        namespace.veth(f"pf{number}", f"far{number}")
-        ifindex = namespace.ifindex(f"pf{number}")
-        (host.folder(pf) / "net" / f"pf{number}" / "ifindex").write_text(f"{ifindex}\n")
-    return host
+        folder = host.root / "sys/class/net" / f"ens{number}"
+        (folder / "ifindex").write_text(f"{index[f'ens{number}']}\n")
+    return [index[f"far{number}"] for number in range(pfs)]
 
 
-def measure(pfs: int, toggles: int) -> list[float]:
-    """Seconds from the kernel's word to the last pool's list at the client, for each toggle."""
-    with NetNamespace() as namespace, tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        host = lay_out(Path(folder) / "host", namespace, pfs)
-        config = Path(folder) / "config.json"
-        config.write_text(json.dumps({"resourceList": pools_of(pfs)}))
-        far = [namespace.ifindex(f"far{number}") for number in range(pfs)]
+def indexes(namespace: NetNamespace) -> dict[str, int]:
+    """Name -> index of all interfaces inside."""
+    command = [*namespace.wrapper, "ip", "-json", "link"]
+    shown = subprocess.run(command, check=True, capture_output=True).stdout
+    return {link["ifname"]: link["ifindex"] for link in json.loads(shown)}
+
+
+def flips(
+    switch: LinkSwitch, far: list[int], rounds: int, arrived: Callable[[bool, float], float]
+) -> list[float]:
+    """Seconds from the first cable to the last effect, each time that all are pulled or plugged."""
+    times = []
+    for number in range(rounds):
+        up = bool(number % 2)
+        began = time.monotonic()
+        for ifindex in far:
+            switch.set(ifindex, up=up)
+        times.append(arrived(up, began) - began)
+        time.sleep(_SETTLE_S)
+    return times
+
+
+def agent_times(pfs: int, pools: int, rounds: int) -> list[float]:
+    """To the last pool's list."""
+    vfs = pfs * harness.VFS_PER_PF
+    host = harness.laid_out(vfs)
+    config = harness.write_config(host, vfs, pools)
+    told = harness.resources(pools)
+    with Machine(host) as namespace, Peer(host.roots.device_plugins) as kubelet:
+        far = wire(namespace, host, pfs)
         switch = LinkSwitch(namespace)
-        agent = AgentProcess(
-            host.root, config, "--netlink", "on", "--log-level", "info", wrapper=namespace.wrapper
-        )
-        with Kubelet(host.roots.kubelet) as kubelet, agent:
-            names = [f"example.com/net{number}" for number in range(pfs)]
-
-            def wait(healthy: bool) -> None:  # noqa: FBT001 - the one thing it says
-                count = _VFS if healthy else 0
-                kubelet.wait_for(lambda k: all(len(k.allocatable(n)) == count for n in names))
-
-            wait(healthy=True)
+        with namespace.agent(config) as agent:
+            each = vfs // pools
+            kubelet.all_listed(told, each)
             agent.wait_for("netlink.open")
-            return [toggle(switch, far, bool(n % 2), wait) for n in range(toggles)]
+            time.sleep(1.0)
+
+            def arrived(up: bool, since: float) -> float:  # noqa: FBT001 - as it is called
+                return kubelet.all_listed(told, each if up else 0, since)
+
+            return flips(switch, far, rounds, arrived)
 
 
-def toggle(
-    switch: LinkSwitch,
-    far: list[int],
-    up: bool,  # noqa: FBT001 - the one thing it says
-    wait: Callable[[bool], None],
-) -> float:
-    """One change of all cables, and the wait for all lists."""
-    for ifindex in far[:-1]:
-        switch.set(ifindex, up=up)
-    began = time.perf_counter()
-    switch.set(far[-1], up=up)
-    wait(up)
-    took = time.perf_counter() - began
-    time.sleep(_SETTLE_S)
-    return took
+class BareReader(threading.Thread):
+    """The floor: only reads link messages, and notes when an interface's carrier changed."""
+
+    def __init__(self, events: socket.socket) -> None:
+        super().__init__(daemon=True)
+        self._events = events
+        self._told = threading.Condition()
+        self._carriers: dict[int, tuple[bool, float]] = {}
+
+    def run(self) -> None:
+        """Read for ever."""
+        while datagram := self._events.recv(1 << 16):
+            at = time.monotonic()
+            with self._told:
+                for _kind, _flags, payload in messages(datagram):
+                    self._note(payload, at)
+                self._told.notify_all()
+
+    def _note(self, payload: bytes, at: float) -> None:
+        (ifindex,) = _IFINDEX.unpack_from(payload)
+        offset = 16
+        while offset + 4 <= len(payload):
+            length, kind = struct.unpack_from("=HH", payload, offset)
+            if kind == _IFLA_CARRIER:
+                carrier = bool(payload[offset + 4])
+                if self._carriers.get(ifindex, (None,))[0] is not carrier:
+                    self._carriers[ifindex] = (carrier, at)
+            offset += (length + 3) & ~3
+
+    def all_are(self, ifindexes: list[int], *, up: bool) -> float:
+        """Wait until all carriers are so; when the last became it."""
+        with self._told:
+            self._told.wait_for(
+                lambda: all(self._carriers.get(i, (not up,))[0] is up for i in ifindexes)
+            )
+            return max(self._carriers[i][1] for i in ifindexes)
 
 
-def bare_reader(toggles: int) -> list[float]:
-    """The floor: a thread that only reads the netlink socket."""
+def bare_times(pfs: int, rounds: int) -> list[float]:
+    """To the bare reader."""
     with NetNamespace() as namespace:
-        namespace.veth("pf0", "far0")
-        far, switch = namespace.ifindex("far0"), LinkSwitch(namespace)
+        namespace.ip(
+            *(f"link add ens{n} type veth peer name far{n}" for n in range(pfs)),
+            *(f"link set {end}{n} up" for n in range(pfs) for end in ("ens", "far")),
+        )
+        index = indexes(namespace)
+        near = [index[f"ens{n}"] for n in range(pfs)]
+        far = [index[f"far{n}"] for n in range(pfs)]
         events = namespace.socket(socket.NETLINK_ROUTE)
+        events.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
         events.bind((0, 1))
-        heard = threading.Event()
-
-        def read() -> None:
-            while events.recv(1 << 16):
-                heard.set()
-
-        threading.Thread(target=read, daemon=True).start()
-        times = []
-        for number in range(toggles):
-            heard.clear()
-            began = time.perf_counter()
-            switch.set(far, up=bool(number % 2))
-            heard.wait()
-            times.append(time.perf_counter() - began)
-            time.sleep(_SETTLE_S)
-        return times
+        reader = BareReader(events)
+        reader.start()
+        return flips(LinkSwitch(namespace), far, rounds, lambda up, _: reader.all_are(near, up=up))
 
 
-def row(name: str, times: list[float]) -> str:
-    """Median, 99th percentile and worst in milliseconds."""
-    ordered = sorted(times)
-    p99 = ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))]
-    figures = (statistics.median(ordered), p99, ordered[-1])
-    return f"{name:<28}" + "".join(f"{t * 1000:10.2f}" for t in figures)
-
-
-def main() -> None:
-    """Print the table."""
-    toggles = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
-    print(f"{'ms':<28}{'median':>10}{'p99':>10}{'worst':>10}")
-    print(row("bare netlink reader", bare_reader(toggles)))
-    print(row("1 pool x 256 VFs", measure(1, toggles)))
-    print(row("32 pools x 256 VFs", measure(32, max(20, toggles // 20))))
+def measure(quick: bool) -> Result:  # noqa: FBT001 - the one thing that is asked
+    """(PFs, pools): one pool of 256, 32 pools of 256, one pool of 4096."""
+    figures: list[Figure] = []
+    for pfs, pools in ((1, 1),) if quick else ((1, 1), (16, 1), (32, 32)):
+        harness.note(f"links: {pools} pools, {pfs * harness.VFS_PER_PF} VFs")
+        rounds = 40 if quick else 400 if pfs == 1 else 200
+        floor = harness.spread(bare_times(pfs, rounds))
+        taken = harness.spread(agent_times(pfs, pools, rounds))
+        size = f"{pools} x {pfs * harness.VFS_PER_PF // pools}"
+        figures.append(Figure("link", f"{size}, median", taken[0], "ms", floor[0], "bare reader"))
+        aim = "at most 5 ms above the floor" if pfs == 1 else ""
+        met = taken[1] <= floor[1] + 5 if pfs == 1 else None
+        name = f"{size}, 99th percentile"
+        figures.append(Figure("link", name, taken[1], "ms", floor[1], "bare reader", aim, met))
+    return Result(tuple(figures))
 
 
 if __name__ == "__main__":
-    main()
+    harness.run_alone("bench_links", measure)

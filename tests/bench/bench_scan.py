@@ -1,44 +1,35 @@
 """How far a scan is from the floor: the same files read by a bare loop, in the same run.
 
-``python tests/bench/bench_scan.py [functions ...]`` lays hosts of PFs with up to 256 functions each
-out in memory and prints, for each size and kind of VFs, processor times (best of some rounds, taken
-in turn) and ratios. The floor opens, reads and closes each attribute and reads each link that the
-scan reads, by their public names below ``/sys``, and does nothing else: no listing, no probing for
-what is absent, no record made. Processor time, since only that can be compared on a shared machine.
+Hosts of PFs with 256 VFs each, in memory. The floor opens, reads and closes each attribute and
+reads each link that the scan reads, by their public names below ``/sys``, and does nothing else: no
+listing, no probing for what is absent, no record made. Processor time, since only that can be
+compared on a shared machine; the best of some rounds that take turns. Rescans after a hint are set
+against a scan of everything, and the loop's longest wait against that beside a thread that sleeps.
 """
 
 from __future__ import annotations
 
 import gc
 import os
-import shutil
-import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
-from tempfile import mkdtemp
+from functools import partial
 
-from agent.discovery.scan import scan
-from agent.host.hardware import E810
+from agent.discovery.monitor import in_daemon_thread
+from agent.discovery.scan import Scanner, scan
 from agent.host.layout import HostBuilder
+from tests.bench import harness, stall
+from tests.bench.harness import Curve, Figure, Result
 from tests.support.host_calls import HostCalls, host_calls
 
-_PER_PF = 256
-_ROUNDS = 15
-SHAPES = ("vfio", "netdev", "rdma")
-
-
-def lay_out(root: Path, functions: int, shape: str) -> HostBuilder:
-    """PFs with VFs that are all on vfio-pci, or all have a netdev, or an RDMA device too."""
-    host = HostBuilder(root)
-    for number in range(-(-functions // _PER_PF)):
-        pf = f"{number // 64:04x}:{number % 64 * 3 + 1:02x}:00.0"
-        host.pf(pf, f"ens{number}", E810)
-        count = min(_PER_PF, functions - number * _PER_PF) - 1
-        vfs = host.add_vfs(pf, count, E810.vf.vfio if shape == "vfio" else E810.vf)
-        for index, vf in enumerate(vfs if shape == "rdma" else ()):
-            host.rdma(vf, f"mlx5_{number}_{index}")
-    return host
+_SHAPES = ("vfio", "netdev", "rdma")
+_ROUNDS = 9
+_PFS = 16
+_MOST_RATIO = 1.5
+_MOST_GROWTH = 1.25
+_MOST_PARTIAL = 5.0
+_MOST_STALL_MS = 10.0
+_STALL_ROUNDS = 4
 
 
 def bare(calls: HostCalls) -> None:
@@ -63,30 +54,162 @@ def best_s(*runs: Callable[[], object]) -> list[float]:
     return best
 
 
-def measure(size: int, shape: str) -> str:
-    """One line of the table."""
-    root = Path(mkdtemp(prefix="bench-scan-", dir="/dev/shm"))
-    try:
-        host = lay_out(root, size, shape)
-        with host_calls() as asked:
-            scan(host.roots)
-        floor_s, scan_s = best_s(lambda: bare(asked), lambda: scan(host.roots))
-        return (
-            f"{size:9}  {shape:7}{len(asked.files):7}{len(asked.links):7}"
-            f"{asked.counts['access']:8}{floor_s * 1e3:10.1f}{scan_s * 1e3:9.1f}"
-            f"{scan_s / floor_s:8.2f}{scan_s / size * 1e6:13.1f}"
+def system_calls(calls: HostCalls) -> int:
+    """Opens with their closes, reads, links, probes and listings (two reads and one seek each)."""
+    counts = calls.counts
+    return (
+        2 * counts["open"]
+        + len(calls.files)
+        + counts["readlink"]
+        + counts["access"]
+        + 3 * counts["listdir"]
+    )
+
+
+def whole(vfs: int, shape: str) -> tuple[Figure, Figure]:
+    """A scan of everything, and the system calls that it makes for each VF."""
+    host = harness.laid_out(vfs, shape)
+    with host_calls() as asked:
+        scan(host.roots)
+    floor, took = best_s(lambda: bare(asked), lambda: scan(host.roots))
+    return (
+        Figure(
+            "scan",
+            f"{vfs} VFs, {shape}",
+            took * 1e3,
+            "ms",
+            floor * 1e3,
+            "the same files in a bare loop",
+            f"at most {_MOST_RATIO} times the floor",
+            took <= _MOST_RATIO * floor,
+        ),
+        Figure(
+            "scan",
+            f"system calls for each of {vfs} VFs, {shape}",
+            system_calls(asked) / vfs,
+            "",
+            (3 * len(asked.files) + len(asked.links)) / vfs,
+            "those of the bare loop",
+        ),
+    )
+
+
+def growth(times: list[tuple[float, float]], shape: str) -> Figure:
+    """What a VF costs on the largest host against one of the middle."""
+    (first, first_ms), (last, last_ms) = times[len(times) // 2 - 1], times[-1]
+    ratio = (last_ms / last) / (first_ms / first)
+    return Figure(
+        "scan",
+        f"a VF among {last:.0f} against {first:.0f}, {shape}",
+        ratio,
+        "",
+        aim=f"linear: at most {_MOST_GROWTH}",
+        met=ratio <= _MOST_GROWTH,
+    )
+
+
+def rescans(vfs: int, shape: str) -> list[Figure]:
+    """Rescans after a hint, in percent of a scan of everything on the same host."""
+    host = harness.laid_out(vfs, shape)
+    scanner = Scanner(host.roots)
+    scanner.scan()
+    pf = harness.pf_address(0)
+    functions = host.vfs(pf)
+    hints: dict[str, frozenset[str]] = {
+        "no function": frozenset(),
+        "one VF": frozenset(functions[:1]),
+        "one PF": frozenset({pf}),
+        f"a PF and its {len(functions)} VFs": frozenset({pf, *functions}),
+    }
+    runs = [lambda t=touched: scanner.scan(touched=t) for touched in hints.values()]
+    everything, *times = best_s(lambda: scan(host.roots), *runs)
+    with host_calls() as asked:
+        scan(host.roots)
+    calls = system_calls(asked)
+    figures = []
+    for (name, touched), took in zip(hints.items(), times, strict=True):
+        percent = took / everything * 100
+        share = (len(touched) > 1) * 100 / _PFS
+        figures.append(
+            Figure(
+                "scan",
+                f"rescan of {name} of {vfs} VFs, {shape}",
+                percent,
+                "%",
+                share or None,
+                "its share of the functions" if share else "",
+                "" if share else f"at most {_MOST_PARTIAL:.0f} % of a whole scan",
+                None if share else percent <= _MOST_PARTIAL,
+            )
         )
-    finally:
-        shutil.rmtree(root)
+        with host_calls() as asked:
+            scanner.scan(touched=touched)
+        percent = system_calls(asked) / calls * 100
+        figures.append(Figure("scan", f"its system calls, {shape}", percent, "%"))
+    return figures
 
 
-def main(sizes: list[int]) -> None:
-    """Print one line per size and shape."""
-    print("functions  VFs      files  links  probes  floor ms  scan ms   ratio  us/function")
-    for size in sizes:
-        for shape in SHAPES:
-            print(measure(size, shape), flush=True)
+def stalls(host: HostBuilder, vfs: int) -> list[Figure]:
+    """The loop's longest wait during a first scan, and one that finds everything as it was.
+
+    The least of some rounds: what the process does to its own loop comes back in each. During the
+    first scan the agent serves nobody yet; after it, the agent freezes what is there.
+    """
+    later = Scanner(host.roots)
+    later.scan()
+    scanners: dict[str, Callable[[], Scanner]] = {
+        "first scan": lambda: Scanner(host.roots),
+        "later scan": lambda: later,
+    }
+    figures = []
+    for name, scanner in scanners.items():
+        worst, floor = [], []
+        is_later = name == "later scan"
+        if is_later:
+            gc.freeze()
+        for _ in range(_STALL_ROUNDS):
+            run, began = scanner().scan, time.perf_counter()
+            worst.append(stall.longest_s(partial(in_daemon_thread, run)))
+            floor.append(stall.floor_s(time.perf_counter() - began))
+        figures.append(
+            Figure(
+                "scan",
+                f"the loop's longest wait, {name} of {vfs} VFs",
+                min(worst) * 1e3,
+                "ms",
+                min(floor) * 1e3,
+                "beside a thread that sleeps",
+                f"at most {_MOST_STALL_MS:.0f} ms" if is_later else "",
+                min(worst) * 1e3 <= _MOST_STALL_MS if is_later else None,
+            )
+        )
+    gc.unfreeze()
+    return figures
+
+
+def measure(quick: bool) -> Result:  # noqa: FBT001 - the one thing that is asked
+    """All sizes and shapes, then what follows a hint, then the loop."""
+    sizes = (64, 256, 1024) if quick else (256, 1024, 4096, 16384)
+    figures: list[Figure] = []
+    lines: dict[str, list[tuple[float, float]]] = {}
+    for shape in _SHAPES:
+        times: list[tuple[float, float]] = []
+        floors: list[tuple[float, float]] = []
+        for vfs in sizes if shape == "netdev" else sizes[:-1]:
+            harness.note(f"scan: {vfs} VFs, {shape}")
+            took, calls = whole(vfs, shape)
+            figures += [took, calls]
+            times.append((vfs, took.value))
+            floors.append((vfs, took.floor or 0.0))
+        figures.append(growth(times, shape))
+        lines[shape] = times
+        lines[f"{shape}, floor"] = floors
+        if shape == "netdev" or not quick:
+            figures += rescans(_PFS * harness.VFS_PER_PF, shape)
+    figures += stalls(harness.laid_out(sizes[-1]), sizes[-1])
+    curve = Curve("Scan of the host", "VFs", "processor time (ms)", lines)
+    return Result(tuple(figures), (curve,))
 
 
 if __name__ == "__main__":
-    main([int(argument) for argument in sys.argv[1:]] or [256, 1024, 4096])
+    harness.run_alone("bench_scan", measure)
