@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
+from agent.cli.arguments import COMMANDS, build_parser
 from agent.config.reference import Row, pool_rows, selector_rows
 from agent.http.counters import Counters
 from agent.http.exposition import families
@@ -92,8 +93,10 @@ def metrics() -> str:
         "",
         "The last ones, `sriov_vf_*` and `sriov_kubepoddevice`, come with `--vf-metrics` only.",
         "They have the names and labels of the SR-IOV network metrics exporter, so that its",
-        "dashboards work; the counters are the PF driver's own, asked through netlink at each",
-        "scrape, and a driver that keeps none tells none.",
+        "dashboards work. The counters are the PF driver's own, asked through netlink at each",
+        "scrape. Of a PF that tells nothing but zeros (many drivers count nothing for their VFs,",
+        "igb for one), each VF whose interface is on the host is told by that interface's own",
+        "counters, which have no `rx_broadcast`; its VFs in pods or with vfio are left out.",
         "",
         "| metric | type | labels | meaning |",
         "|---|---|---|---|",
@@ -118,7 +121,97 @@ def metrics() -> str:
 _METRIC_NAMES = {"counter": "{}_total", "info": "{}_info"}
 _TRAFFIC_LABELS = {True: "`pf`, `vf`, `pciAddr`, `numa_node`"}
 
+
+def command_line() -> str:
+    """docs/cli.md: every command with its arguments, from the parser that reads them."""
+    lines = [
+        "# The command line",
+        "",
+        "    sriov-agent COMMAND [options]",
+        "",
+        "Without a command it is `run`. One dash or two, `=` or a second word, `--strict=true`:",
+        "all spellings of the Go plugin are understood. Exit codes: 0 asked to stop, or all is",
+        "well; 1 crash, or `status` that is not ready; 2 bad configuration or usage.",
+        "",
+        "| command | does |",
+        "|---|---|",
+    ]
+    commands = _subcommands(build_parser())
+    told = {action.dest: action.help or "" for action in commands._choices_actions}
+    lines += [f"| [`{name}`](#{name}) | {_cell(told[name])} |" for name in COMMANDS]
+    for name in COMMANDS:
+        lines += ["", *_command(name, commands.choices[name])]
+    return "\n".join([*lines, ""])
+
+
+def _subcommands(parser: argparse.ArgumentParser) -> argparse._SubParsersAction[_Parser]:
+    return next(a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+
+
+_Parser = argparse.ArgumentParser
+
+
+def _command(name: str, parser: _Parser) -> Iterator[str]:
+    """One command; not argparse's own help, whose form differs from one Python to the next."""
+    actions = [a for a in parser._actions if not isinstance(a, argparse._HelpAction)]
+    shown = [a for a in actions if a.help is not argparse.SUPPRESS]
+    words = [f"[{_value(a)}]" if a.nargs else _value(a) for a in shown if not a.option_strings]
+    options = ["[options]"] if any(a.option_strings for a in shown) else []
+    yield from (f"## {name}", "", f"    {' '.join(['sriov-agent', name, *words, *options])}", "")
+    yield parser.description or ""
+    rows = [(_spelled(a), _cell(_meaning(a))) for a in shown if _meaning(a)]
+    if rows:
+        yield from ("", "| argument | meaning |", "|---|---|")
+        yield from (f"| `{spelled}` | {meaning} |" for spelled, meaning in rows)
+    if len(shown) < len(actions):
+        hidden = (n for a in actions if a not in shown for n in a.option_strings)
+        yield from (
+            "",
+            "Manifests of the Go plugin may have these too; a number after `-v` counts",
+        )
+        yield f"as `--log-level`, the others do nothing: {', '.join(f'`{n}`' for n in hidden)}."
+
+
+def _value(action: argparse.Action) -> str:
+    """What stands for the value, as people write it; without bars, which tables would split at."""
+    words = action.choices if action.choices and not action.metavar else None
+    told = words or str(action.metavar or action.dest.rpartition("_")[2].upper()).split("|")
+    several = tuple(map(str, told))
+    return several[0] if len(several) == 1 else f"{{{','.join(several)}}}"
+
+
+def _spelled(action: argparse.Action) -> str:
+    value = () if action.nargs == 0 else (_value(action),)
+    return " ".join((", ".join(action.option_strings), *value)).strip() or action.dest
+
+
+def _meaning(action: argparse.Action) -> str:
+    """The help, with the default where the help does not tell it."""
+    text = action.help or ""
+    default = action.default
+    if isinstance(default, str) and default and "default" not in text:
+        text = f"{text}; default {default}" if text else f"default {default}"
+    return text
+
+
+def decisions() -> str:
+    """docs/adr/index.md: the list of decisions, by their own titles."""
+    lines = [
+        "# Decisions",
+        "",
+        "Why things are as they are: one page for each decision that shaped the code, under 60",
+        "lines, with what was measured and what it costs.",
+        "",
+    ]
+    for page in sorted((DOCS / "adr").glob("0*.md")):
+        title = page.read_text().partition("\n")[0].removeprefix("# ")
+        lines.append(f"- [{title.replace('. ', ': ', 1)}]({page.name})")
+    return "\n".join([*lines, ""])
+
+
 PAGES: Mapping[str, Callable[[], str]] = {
+    "adr/index.md": decisions,
+    "cli.md": command_line,
     "configuration.md": configuration,
     "log-events.md": log_events,
     "metrics.md": metrics,
@@ -127,7 +220,12 @@ PAGES: Mapping[str, Callable[[], str]] = {
 
 def stale() -> list[str]:
     """Names of pages whose committed text is not what the code makes."""
-    return [n for n, make in PAGES.items() if (DOCS / n).read_text() != make()]
+    return [n for n, make in PAGES.items() if _committed(n) != make()]
+
+
+def _committed(name: str) -> str | None:
+    page = DOCS / name
+    return page.read_text() if page.is_file() else None
 
 
 def main() -> int:
