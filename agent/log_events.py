@@ -321,6 +321,13 @@ _ALL = (
         "Watches of inotify ran out: only the safety scan sees changes below the folder.",
     ),
     LogEvent(
+        "watch.unavailable",
+        WARNING,
+        ("folder", "error", "times"),
+        "The host allows no further watch of inotify: changes there are not noticed until it does. "
+        "Tried again until it does; meanwhile SIGHUP has the configuration read again.",
+    ),
+    LogEvent(
         "host.scan_failed",
         WARNING,
         ("error", "times"),
@@ -357,6 +364,13 @@ _ALL = (
         ERROR,
         ("path", "error"),
         "A bug in making an answer: that client got an error, the agent works on.",
+    ),
+    LogEvent(
+        "services.unavailable",
+        WARNING,
+        ("error", "times"),
+        "What shows the agent to people (HTTP, the admin socket) could not be loaded; kubelet is "
+        "served all the same. Tried again until it can.",
     ),
     LogEvent(
         "admin.listening",

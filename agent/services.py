@@ -16,9 +16,10 @@ from agent.bus import Bus
 from agent.journal import Journal
 from agent.model.plugin_events import StreamOpened
 from agent.options import RunOptions
+from agent.remedies import with_remedy
 from agent.standing.changes import HealthDates
 from agent.state_events import HealthChanged
-from agent.tasks import together
+from agent.tasks import Retry, keep_running, together
 
 if TYPE_CHECKING:
     from agent.http.counters import Counters
@@ -63,11 +64,19 @@ class Services:
         self._stack.close()
 
     async def run(self) -> None:
-        """Serve until cancelled."""
+        """Serve until cancelled; what cannot be loaded for want of descriptors is tried again."""
         with self._bus.subscribe(StreamOpened) as opened, suppress(TimeoutError):
             async with asyncio.timeout(AFTER_S):
                 await opened.take()
+        await keep_running(
+            self._serve, expected=(OSError,), retry=Retry(), failed=self._unavailable
+        )
+
+    async def _serve(self) -> None:
         await together(*self._parts())
+
+    def _unavailable(self, error: BaseException, _: int) -> None:
+        logs.emit_once("services.unavailable", "", error=with_remedy(error))
 
     def _parts(self) -> Iterator[Coroutine[object, object, None]]:
         """All of it is imported here, off the way to the first lists."""

@@ -24,8 +24,8 @@ from agent.config.source import (
     read_source,
 )
 from agent.errors import ConfigError
-from agent.host.inotify import DirectoryWatch, EntryChanged, LookAgain
-from agent.tasks import together
+from agent.host.inotify import DirectoryWatch, EntryChanged, LookAgain, tell_unwatched
+from agent.tasks import Retry, keep_running, together
 
 QUIET_S = 0.03
 """A plain rewrite empties the file first: wait until nothing more happens to it."""
@@ -171,9 +171,21 @@ class ConfigKeeper:
             loop.remove_signal_handler(signal.SIGHUP)
 
     async def _follow(self, changed: asyncio.Event) -> None:
-        """Set ``changed`` whenever something happens that can change what the file says."""
+        """Set ``changed`` whenever something happens that can change what the file says.
+
+        Where the host allows no further watch, that is told once and tried again; SIGHUP works.
+        """
+
+        async def attempt() -> None:
+            await self._follow_while_possible(changed)
+
+        failed = tell_unwatched(self._path)
+        await keep_running(attempt, expected=(OSError,), retry=Retry(), failed=failed)
+
+    async def _follow_while_possible(self, changed: asyncio.Event) -> None:
         folders = (self._path, self._path.parent)
         with DirectoryWatch(folders, files=self._files()) as watch:
+            logs.forget("watch.unavailable", str(self._path))
             changed.set()
             async for change in watch:
                 if self._concerns(change):

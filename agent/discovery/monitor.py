@@ -16,6 +16,7 @@ from typing import Self, TypeVar
 
 from agent import logs
 from agent.bus import Bus
+from agent.model.device import Role
 from agent.model.events import HostHint, ScanStalled, SnapshotTaken
 from agent.model.snapshot import Snapshot
 from agent.remedies import with_remedy
@@ -36,6 +37,9 @@ UNSETTLED_AT_MOST_S = 1.5
 """A host that is never quiet counts as settled after this long."""
 WHOLE_S = 600.0
 """A scan of what hints name is followed by one of everything if the last such is this old."""
+LOOK_AGAIN_S = 2.0
+"""A PF whose VFs went is looked at again after this long: sriov_disable() in drivers/pci/iov.c
+waits a second between the last VF's event and ``sriov_numvfs`` = 0, of which no event tells."""
 STALL_S = 10.0
 """A scan that takes longer is reported; sysfs reads can hang in a driver."""
 
@@ -157,16 +161,30 @@ class Monitor:
         with Hints(self._bus) as hints:
             while True:
                 await hints.wait()
+                before = self.newest
                 await self._follow_burst(hints)
+                if _lost_its_vfs(before, self.newest):
+                    await self._look_again(hints)
                 await self._make_sure()
 
     async def _make_sure(self) -> None:
         """Look at everything once in a while, in case something changed that no event told of."""
         now = asyncio.get_running_loop().time()
         if self._is_partial and now - self._whole_at >= WHOLE_S:
-            before, snapshot = self.newest, await self.scan_now()
-            if snapshot != before:
-                self._bus.publish(SnapshotTaken(snapshot, settled=True))
+            await self._look(None)
+
+    async def _look_again(self, hints: Hints) -> None:
+        """A little later, unless there is a hint to follow before."""
+        try:
+            async with asyncio.timeout(LOOK_AGAIN_S):
+                await hints.wait()
+        except TimeoutError:
+            await self._look(frozenset())
+
+    async def _look(self, touched: Touched) -> None:
+        before, snapshot = self.newest, await self.scan_now(touched)
+        if snapshot != before:
+            self._bus.publish(SnapshotTaken(snapshot, settled=True))
 
     async def _follow_burst(self, hints: Hints) -> None:
         """Scan until the host is quiet, then tell that it is."""
@@ -187,3 +205,10 @@ class Monitor:
                 break
             await asyncio.sleep(max(0.0, started + WINDOW_S - loop.time()))
         self._bus.publish(SnapshotTaken(self.newest, settled=True))
+
+
+def _lost_its_vfs(before: Snapshot, after: Snapshot) -> bool:
+    """Whether a PF has none of the VFs that it had, and still counts some."""
+    had, has = ({d.pf_address for d in s.devices if d.role is Role.VF} for s in (before, after))
+    pfs = (after.pfs.get(address or "") for address in had - has)
+    return any(pf.num_vfs for pf in pfs if pf is not None)

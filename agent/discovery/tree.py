@@ -13,8 +13,10 @@ from asyncinotify import Inotify, Mask
 
 from agent import logs
 from agent.bus import Bus
+from agent.host.inotify import limit_of, tell_unwatched
 from agent.model.events import HostHint
 from agent.roots import Roots
+from agent.tasks import Retry, keep_running
 
 _MASK = (
     Mask.CREATE
@@ -29,6 +31,15 @@ _MASK = (
 
 async def follow_tree(roots: Roots, bus: Bus) -> None:
     """Publish a hint whenever something below ``sys``, ``dev`` or ``proc`` of the tree changes."""
+
+    async def attempt() -> None:
+        await _follow(roots, bus)
+
+    failed = tell_unwatched(roots.host)
+    await keep_running(attempt, expected=(OSError,), retry=Retry(), failed=failed)
+
+
+async def _follow(roots: Roots, bus: Bus) -> None:
     with Inotify() as inotify:
         watched = sum(_watch(inotify, top) for top in (roots.sys, roots.dev, roots.proc / "net"))
         logs.emit("host.followed", by="inotify", folders=watched)
@@ -54,7 +65,7 @@ def _watch(inotify: Inotify, top: Path) -> int:
         except FileNotFoundError:
             continue
         except OSError as error:
-            logs.emit("host.not_followed", folder=folder, error=str(error))
+            logs.emit("host.not_followed", folder=folder, error=limit_of(error))
             break
         count += 1
     return count

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import attrs
@@ -140,11 +141,12 @@ def _family() -> int | None:
 
 
 def _dump(family: int, command: int) -> list[bytes]:
+    """What the kernel tells; up to where it fails, which is at once on one without this dump."""
     header = _GENL_HEADER.pack(command, _DEVLINK_VERSION, 0)
-    try:
-        return list(wire.answer(wire.NETLINK_GENERIC, wire.request(family, header, dump=True)))
-    except OSError:  # an old kernel without this dump, or no permission
-        return []
+    replies: list[bytes] = []
+    with suppress(OSError):
+        replies.extend(wire.answer(wire.NETLINK_GENERIC, wire.request(family, header, dump=True)))
+    return replies
 
 
 def _ddp_of_json(info: Mapping[str, Any]) -> dict[str, str]:

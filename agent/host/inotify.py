@@ -8,14 +8,17 @@ Events that a full queue lost (inotify(7), IN_Q_OVERFLOW) become one ``LookAgain
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import suppress
+import errno
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import attrs
 from asyncinotify import Event, Inotify, Mask
+
+from agent import logs
 
 _NAMES = Mask.CREATE | Mask.MOVED_TO | Mask.MOVED_FROM | Mask.DELETE
 _SELF = Mask.DELETE_SELF | Mask.MOVE_SELF
@@ -45,8 +48,8 @@ class DirectoryWatch:
     """Yields what happens to the entries of ``directories``, from entering on.
 
     ``files`` adds single files whose own inode is watched too: one that is bind-mounted into a
-    container is rewritten without its directory being told. Raises OSError where the host allows
-    no further inotify instance or watch.
+    container is rewritten without its directory being told. Raises OSError, also while it is
+    followed, where the host allows no further inotify instance (EMFILE) or watch (ENOSPC).
     """
 
     def __init__(self, directories: Iterable[Path], files: Iterable[Path] = ()) -> None:
@@ -57,8 +60,10 @@ class DirectoryWatch:
         self._targets: tuple[int | None, ...] = ()
 
     def __enter__(self) -> Self:
-        self._inotify = Inotify()
-        self._refresh()
+        with ExitStack() as opened:
+            self._inotify = opened.enter_context(Inotify())
+            self._refresh()
+            opened.pop_all()
         return self
 
     def __exit__(
@@ -132,6 +137,27 @@ class DirectoryWatch:
         if path not in paths:
             paths.append(path)
         return wd
+
+
+def limit_of(error: OSError) -> str:
+    """What inotify ran out of, with the remedy (inotify(7)); other errors as they are."""
+    if error.errno == errno.EMFILE:
+        remedy = "raise fs.inotify.max_user_instances, or the process's limit of open files"
+    elif error.errno == errno.ENOSPC:
+        remedy = "raise fs.inotify.max_user_watches"
+    else:
+        return str(error)
+    return f"{error}: {remedy}"
+
+
+def tell_unwatched(folder: Path) -> Callable[[BaseException, int], None]:
+    """For :func:`agent.tasks.keep_running`: say once that changes in ``folder`` go unnoticed."""
+
+    def failed(error: BaseException, _: int) -> None:
+        told = limit_of(error) if isinstance(error, OSError) else str(error)
+        logs.emit_once("watch.unavailable", str(folder), folder=folder, error=told)
+
+    return failed
 
 
 def _way_to(directory: Path) -> Iterator[tuple[Path, tuple[Path, ...]]]:

@@ -22,6 +22,7 @@ _SOL_NETLINK = 270
 _NETLINK_GET_STRICT_CHK = 12
 _HEADER = struct.Struct("=IHHII")  # length, type, flags, sequence, port
 _ATTRIBUTE = struct.Struct("=HH")  # length, type
+_INT_SIZE = 4
 _TYPE_MASK = 0x3FFF  # without the nested and byte-order flags
 _RECEIVE_SIZE = 1 << 18
 _TIMEOUT_S = 5.0
@@ -71,7 +72,8 @@ def answer(protocol: int, question: bytes, *, strict: bool = False) -> Iterator[
 
     ``strict`` asks the kernel to honour the filters in the request's header (Linux 4.20).
     Raises InterruptedError at the end of a dump during which the table changed, so that entries may
-    be missing, and other OSErrors where the kernel refuses or does not answer in time.
+    be missing, and other OSErrors where the kernel refuses, fails on the way, or does not answer in
+    time.
     """
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol) as sock:
         sock.settimeout(_TIMEOUT_S)
@@ -92,6 +94,7 @@ def payloads(datagrams: Iterable[bytes], *, dumping: bool) -> Iterator[bytes]:
             if kind == _NLMSG_DONE:
                 if interrupted:
                     raise InterruptedError(errno.EINTR, "the table changed during the dump")
+                _raise_error(payload)  # of a dump that failed on its way
                 return
             if kind == _NLMSG_ERROR:
                 _raise_error(payload)
@@ -107,6 +110,7 @@ def _datagrams(sock: socket.socket) -> Iterator[bytes]:
 
 
 def _raise_error(payload: bytes) -> None:
-    (code,) = struct.unpack_from("=i", payload)
-    if code:
+    """Raise the error number that an NLMSG_ERROR, or an NLMSG_DONE that has one, begins with."""
+    code = struct.unpack_from("=i", payload)[0] if len(payload) >= _INT_SIZE else 0
+    if code < 0:
         raise OSError(-code, os.strerror(-code))

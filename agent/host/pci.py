@@ -17,6 +17,7 @@ BUS = "bus/pci/devices"
 _IDENTITY = ("class", "vendor", "device", "numa_node")
 _NORMAL = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]")
 _UIO = re.compile(r"uio[0-9]+")
+_INT_MAX = 2**31 - 1
 _VIRTFN = re.compile(r"virtfn(\d+)")
 
 
@@ -164,9 +165,9 @@ def _hex_id(raw: bytes | None, name: str) -> str:
 
 
 def _numa_node(raw: bytes | None) -> int | None:
-    """The node; -1 is how the kernel says that it does not know."""
+    """The node, which the kernel keeps as an int; -1 is how it says that it does not know."""
     try:
         node = int(raw or b"-1")
     except ValueError:
         return None
-    return node if node >= 0 else None
+    return node if 0 <= node <= _INT_MAX else None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 
 import attrs
 
@@ -76,14 +77,19 @@ def _dumped_ifindexes() -> set[int]:
     found: set[int] = set()
     for family in (socket.AF_INET, socket.AF_INET6):
         header = _RTMSG.pack(family, 0, 0, 0, _RT_TABLE_MAIN, 0, 0, 0, 0)
-        question = wire.request(_RTM_GETROUTE, header, dump=True)
-        for route in wire.answer(socket.NETLINK_ROUTE, question, strict=True):
+        for route in _routes(wire.request(_RTM_GETROUTE, header, dump=True)):
             ifindexes, nexthop_id = default_route_legs(route)
             found.update(ifindexes)
             if nexthop_id is not None and not ifindexes:
                 nexthops = _nexthops() if nexthops is None else nexthops
                 found.update(resolve(nexthop_id, nexthops))
     return found
+
+
+def _routes(question: bytes) -> Iterator[bytes]:
+    """A dump of one table; the kernel makes the table with its first route."""
+    with suppress(FileNotFoundError):
+        yield from wire.answer(socket.NETLINK_ROUTE, question, strict=True)
 
 
 def default_route_legs(route: bytes) -> tuple[tuple[int, ...], int | None]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
+from agent import logs
 from agent.bus import Bus
-from agent.host.inotify import DirectoryWatch, EntryChanged, LookAgain
+from agent.host.inotify import DirectoryWatch, EntryChanged, LookAgain, tell_unwatched
 from agent.kubelet.hints import (
     KubeletSocketAppeared,
     KubeletSocketVanished,
@@ -14,21 +15,29 @@ from agent.kubelet.hints import (
     PluginSocketGone,
 )
 from agent.roots import Roots
+from agent.tasks import Retry, keep_running
 
 
 class KubeletWatch:
     """A context manager that watches from entering on; ``run`` publishes what it sees.
 
-    The folders may be missing, and may come and go.
+    The folders may be missing, and may come and go. Where the host allows no further watch, that
+    is told once and tried again; what was missed meanwhile is one PluginFoldersChanged.
     """
 
     def __init__(self, roots: Roots, bus: Bus) -> None:
         self._roots = roots
         self._bus = bus
+        self._failed = tell_unwatched(roots.kubelet)
         self._watch = DirectoryWatch((roots.device_plugins, roots.plugins_registry))
+        self._is_open = False
 
     def __enter__(self) -> Self:
-        self._watch.__enter__()
+        try:
+            self._watch.__enter__()
+            self._is_open = True
+        except OSError as error:
+            self._failed(error, 0)
         return self
 
     def __exit__(
@@ -37,14 +46,30 @@ class KubeletWatch:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._watch.__exit__(kind, error, traceback)
+        self._close()
 
     async def run(self) -> None:
         """Publish hints until cancelled."""
-        async for change in self._watch:
-            hint = self._hint(change)
-            if hint is not None:
-                self._bus.publish(hint)
+        await keep_running(self._follow, expected=(OSError,), retry=Retry(), failed=self._failed)
+
+    async def _follow(self) -> None:
+        if not self._is_open:
+            self._watch.__enter__()
+            self._is_open = True
+            logs.forget("watch.unavailable", str(self._roots.kubelet))
+            self._bus.publish(PluginFoldersChanged())
+        try:
+            async for change in self._watch:
+                hint = self._hint(change)
+                if hint is not None:
+                    self._bus.publish(hint)
+        finally:
+            self._close()
+
+    def _close(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            self._watch.__exit__(None, None, None)
 
     def _hint(self, change: EntryChanged | LookAgain) -> object | None:
         if isinstance(change, LookAgain):

@@ -60,28 +60,3 @@ class Snapshot:
         if pf is None:
             return None
         return next((n for n in pf.netdevs if n.name == pf.pf_name), pf.netdev)
-
-
-@attrs.frozen
-class SnapshotDiff:
-    """What changed from one snapshot to the next, each sorted by id."""
-
-    appeared: tuple[Device, ...] = ()
-    vanished: tuple[Device, ...] = ()
-    changed: tuple[tuple[Device, Device], ...] = ()
-    """(old, new) of devices of the same id with other facts."""
-
-    def __bool__(self) -> bool:
-        return bool(self.appeared or self.vanished or self.changed)
-
-
-def diff(old: Snapshot, new: Snapshot) -> SnapshotDiff:
-    """What differs from ``old`` to ``new``, device by device; pure."""
-    before, after = old.by_id, new.by_id
-    return SnapshotDiff(
-        appeared=tuple(d for d in new.devices if d.id not in before),
-        vanished=tuple(d for d in old.devices if d.id not in after),
-        changed=tuple(
-            (before[d.id], d) for d in new.devices if d.id in before and before[d.id] != d
-        ),
-    )

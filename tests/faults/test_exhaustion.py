@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -68,6 +69,19 @@ def test_a_change_of_the_host_is_seen_once_there_are_descriptors_again(
         assert agent.stop() == 0
 
 
+@pytest.mark.parametrize("moment", ["config.in_force", "pool.assigned", "plugin.registered"])
+def test_a_start_that_runs_out_of_descriptors_is_made_good(
+    node: HostBuilder, config: ConfigFile, kubelet: Kubelet, moment: str
+) -> None:
+    with AgentProcess(node.root, config.path, "--log-level", "debug") as agent:
+        agent.wait_for(moment)
+        with without_descriptors(agent):
+            agent.wait_until(lambda: any("Too many open files" in line for line in agent.raw))
+        has(kubelet, 8)
+        started(agent)
+        assert agent.stop() == 0
+
+
 def test_an_allocation_without_descriptors_is_refused_with_the_reason_and_works_again(
     node: HostBuilder, config: ConfigFile, kubelet: Kubelet
 ) -> None:
@@ -129,4 +143,28 @@ def test_clients_that_nobody_can_accept_wait_and_are_served_afterwards(
         has(kubelet, 7)
         assert not [line for line in agent.raw if not line.startswith("{")]
         assert Path(f"/proc/{agent.process.pid}").exists()
+        assert agent.stop() == 0
+
+
+STARVED = 3
+"""Kubelet's folders, the configuration, the laid-out tree."""
+INOTIFY_LIMIT = "/proc/sys/user/max_inotify_instances"
+
+
+def test_a_node_whose_inotify_instances_are_used_up_is_served_and_followed_once_there_are_some(
+    node: HostBuilder, config: ConfigFile, kubelet: Kubelet
+) -> None:
+    without = f'echo 0 > {INOTIFY_LIMIT}; exec "$@"'
+    wrapper = ("unshare", "--user", "--map-root-user", "sh", "-c", without, "sh")
+    with AgentProcess(node.root, config.path, "--log-level", "debug", wrapper=wrapper) as agent:
+        has(kubelet, 8)
+        agent.wait_until(lambda: len(agent.events("watch.unavailable")) == STARVED)
+        for told in agent.events("watch.unavailable"):
+            assert "raise fs.inotify.max_user_instances" in told["error"]
+        inside = ("nsenter", f"--target={agent.process.pid}", "--user")
+        subprocess.run([*inside, "sh", "-c", f"echo 64 > {INOTIFY_LIMIT}"], check=True)
+        config.write(pool("net", pfNames=["ens1f0#0-3"]))
+        has(kubelet, 4)
+        kubelet.restart()
+        has(kubelet, 4)
         assert agent.stop() == 0

@@ -48,8 +48,10 @@ def test_all_fragments_get_into_the_changelog_and_nothing_of_it_is_lost(tmp_path
     command = ("towncrier", "build", "--yes", "--version", "99.0.0", "--date", "2030-01-01")
     run(sys.executable, "-m", *command, cwd=tmp_path)
     made = (tmp_path / "CHANGELOG.md").read_text()
-    before = (REPOSITORY / "CHANGELOG.md").read_text().partition(SETTINGS["start_string"])[2]
-    assert made.startswith(f"# Changelog\n\n{SETTINGS['start_string']}\n## 99.0.0 (2030-01-01)\n")
+    head, marker, before = (
+        (REPOSITORY / "CHANGELOG.md").read_text().partition(SETTINGS["start_string"])
+    )
+    assert made.startswith(f"{head}{marker}\n## 99.0.0 (2030-01-01)\n")
     assert made.endswith(before)
     words = re.sub(r"\s+", " ", made)
     for path in (*fragments(), tmp_path / "x"):

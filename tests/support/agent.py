@@ -91,6 +91,12 @@ class AgentProcess:
                 raise AssertionError(f"the agent never said {event}:\n{''.join(self.raw)}")
             return line
 
+    def wait_until(self, condition: Callable[[], bool]) -> None:
+        """Wait for something that the log shows."""
+        with self._said:
+            if not self._said.wait_for(condition, PATIENCE_S):
+                raise AssertionError("".join(self.raw))
+
     def events(self, name: str) -> list[LogLine]:
         """All log lines with this event name so far."""
         with self._said:

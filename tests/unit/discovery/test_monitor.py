@@ -7,10 +7,12 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import attrs
 import pytest
 
 from agent.bus import Bus
 from agent.discovery.monitor import (
+    LOOK_AGAIN_S,
     QUIET_S,
     STALL_S,
     UNSETTLED_AT_MOST_S,
@@ -304,3 +306,34 @@ def test_a_thread_that_outlives_the_loop_ends_in_silence(fails: bool) -> None:  
     go.set()
     threads[0].join(20)
     assert not threads[0].is_alive()
+
+
+@pytest.mark.looptime
+async def test_a_pf_that_still_counts_vfs_which_are_gone_is_looked_at_again() -> None:
+    host = ScriptedHost((PF0, *VFS))
+    async with running(host) as (bus, told, monitor):
+        bus.publish(HINT)
+        await asyncio.sleep(10.0)
+        host.devices = (PF0,)
+        bus.publish(HINT)
+        await asyncio.sleep(1.0)
+        host.devices = (attrs.evolve(PF0, num_vfs=0),)  # without an event
+        await asyncio.sleep(10.0)
+        assert monitor.newest.devices == host.devices
+    assert host.reads[-1] == frozenset()
+    assert told.snapshots[-1] == (quiet_after(10.0) + LOOK_AGAIN_S, 1, True)
+    assert host.scans == [0.0, 10.0, quiet_after(10.0) + LOOK_AGAIN_S]
+
+
+@pytest.mark.looptime
+async def test_a_hint_comes_before_the_second_look() -> None:
+    host = ScriptedHost((PF0, *VFS))
+    async with running(host) as (bus, _, _monitor):
+        bus.publish(HINT)
+        await asyncio.sleep(10.0)
+        host.devices = (PF0,)
+        bus.publish(HINT)
+        await asyncio.sleep(1.0)
+        bus.publish(HINT)
+        await asyncio.sleep(60.0)
+    assert host.scans == [0.0, 10.0, 11.0]

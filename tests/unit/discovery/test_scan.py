@@ -128,6 +128,8 @@ def test_a_numa_node_that_the_kernel_does_not_know_is_none(host: HostBuilder) ->
     host.pf(PF, "ens1", vfs=1, numa=None)
     (host.folder(VF0) / "numa_node").unlink()
     assert [d.numa_node for d in scan(host.roots).devices] == [None, None]
+    (host.folder(VF0) / "numa_node").write_text(f"{2**31}\n")  # no kernel's int
+    assert device(host, VF0).numa_node is None
 
 
 def test_vf_indexes_come_from_the_pf_and_not_from_addresses(host: HostBuilder) -> None:

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import shutil
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from agent.host.inotify import DirectoryWatch, EntryChanged, LookAgain
+from agent.host.inotify import DirectoryWatch, EntryChanged, LookAgain, limit_of
 
 
 class Follower:
@@ -173,3 +174,10 @@ async def test_entering_and_leaving_leaves_no_descriptor(tmp_path: Path) -> None
         with DirectoryWatch((tmp_path,)):
             pass
     assert open_files() == before
+
+
+def test_what_inotify_ran_out_of_is_told_with_the_remedy() -> None:
+    told = {code: limit_of(OSError(code, "x")) for code in (errno.EMFILE, errno.ENOSPC, errno.EIO)}
+    assert "fs.inotify.max_user_instances" in told[errno.EMFILE]
+    assert "fs.inotify.max_user_watches" in told[errno.ENOSPC]
+    assert told[errno.EIO] == str(OSError(errno.EIO, "x"))

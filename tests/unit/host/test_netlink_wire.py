@@ -63,6 +63,20 @@ def test_a_refusal_is_raised_with_the_kernels_number() -> None:
         list(wire.payloads([refusal], dumping=True))
 
 
+def test_a_dump_that_fails_on_its_way_is_told_at_its_end_and_never_taken_for_a_whole_one() -> None:
+    datagrams = [message(24, b"one."), message(_DONE, struct.pack("=i", -errno.ENOMEM))]
+    read: list[bytes] = []
+    with pytest.raises(OSError, match=os.strerror(errno.ENOMEM)):
+        read.extend(wire.payloads(datagrams, dumping=True))
+    assert read == [b"one."]
+
+
+def test_a_dump_that_ends_with_the_number_zero_is_whole() -> None:
+    assert list(wire.payloads([message(24, b"one."), message(_DONE, bytes(4))], dumping=True)) == [
+        b"one."
+    ]
+
+
 def test_a_dump_that_a_change_interrupted_is_told_at_its_end() -> None:
     datagrams = [
         message(24, b"one.", flags=_DUMP_INTERRUPTED),

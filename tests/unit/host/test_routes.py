@@ -14,6 +14,7 @@ import pytest
 from agent.host import routes, sysfs
 from agent.host.netlink_wire import attribute
 from agent.host.routes import Nexthop, default_route_legs, parse_nexthop, resolve
+from tests.support.inside import in_own_network
 from tests.support.netns import NetNamespace, needs_root
 
 _ASK = """
@@ -119,6 +120,12 @@ def test_nexthop_objects_lead_to_interfaces(namespace: NetNamespace, compatible:
     setting = f"echo {compatible} > /proc/sys/net/ipv4/nexthop_compat_mode"
     subprocess.run([*namespace.wrapper, "sh", "-c", setting], check=True)
     assert asked(namespace)[0] == ["v4", "w4", "x4"]
+
+
+@needs_root
+def test_a_namespace_that_never_had_a_route_has_no_default_route() -> None:
+    # its kernel has no main table yet, and ends the dump with ENOENT
+    assert in_own_network(routes.from_kernel) == ()
 
 
 @needs_root

@@ -3,7 +3,6 @@ from __future__ import annotations
 import attrs
 
 from agent.model.device import Netdev, RdmaDevice
-from agent.model.snapshot import Snapshot, SnapshotDiff, diff
 from tests.support.devices import host, pf, sf, vf
 
 PF0 = pf("0000:3b:00.0", "pf0", num_vfs=2)
@@ -51,15 +50,3 @@ def test_rdma_is_offered_by_a_device_that_is_here_or_by_devlinks_word() -> None:
     assert attrs.evolve(GUEST, rdma=(RdmaDevice("mlx5_0"),)).is_rdma
     assert attrs.evolve(GUEST, rdma_enabled=True).is_rdma
     assert not attrs.evolve(GUEST, rdma_enabled=False).is_rdma
-
-
-def test_a_diff_tells_what_appeared_vanished_and_changed() -> None:
-    moved = attrs.evolve(VFS[1], driver="vfio-pci")
-    found = diff(host(PF0, *VFS), host(PF0, moved, SUB))
-    assert found == SnapshotDiff(appeared=(SUB,), vanished=(VFS[0],), changed=((VFS[1], moved),))
-    assert found
-
-
-def test_a_diff_of_equal_snapshots_is_empty_and_false() -> None:
-    assert diff(NODE, attrs.evolve(NODE, generation=9)) == SnapshotDiff()
-    assert not diff(Snapshot(), Snapshot())
