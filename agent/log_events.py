@@ -366,6 +366,13 @@ _ALL = (
         "A bug in making an answer: that client got an error, the agent works on.",
     ),
     LogEvent(
+        "peer.dropped",
+        WARNING,
+        ("error", "times"),
+        "A connection to a socket spoke no HTTP/2 that can be understood, and was closed; "
+        "others are not concerned.",
+    ),
+    LogEvent(
         "services.unavailable",
         WARNING,
         ("error", "times"),

@@ -18,6 +18,7 @@ from grpclib.protocol import H2Protocol, Stream
 from h2.events import RequestReceived
 from h2.exceptions import H2Error
 
+from agent import logs
 from agent.errors import KubeletUnavailableError
 
 MAX_MESSAGE_BYTES = 4 * 2**20
@@ -99,7 +100,9 @@ class BoundedConnection(H2Protocol):
         try:
             super().data_received(data)
         except Exception as error:  # noqa: BLE001 - it has none of its own for most of them
-            self.processor.close(f"not understood: {type(error).__name__}")
+            name = type(error).__name__
+            logs.emit_once("peer.dropped", name, error=f"{name}: {error}")
+            self.processor.close(f"not understood: {name}")
 
     def pause_writing(self) -> None:
         """Read nothing more to which answers would pile up."""

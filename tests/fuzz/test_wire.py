@@ -23,8 +23,10 @@ from grpclib.exceptions import GRPCError
 from h2.connection import H2Connection
 from h2.events import StreamEnded
 from h2.exceptions import ProtocolError
+from hpack import Encoder
 from hypothesis import given
 
+from agent import logs
 from agent.admin.client import ask_status
 from agent.admin.server import SOCKET, serve_admin
 from agent.admin.service import AdminService
@@ -358,6 +360,21 @@ async def answered(wire: Wire, stream: int) -> bool:
             if isinstance(event, StreamEnded) and event.stream_id == stream:
                 return True
     return False
+
+
+async def test_a_peer_that_cannot_be_understood_is_dropped_and_told_of() -> None:
+    headers = {":method": "POST", ":scheme": "http", ":path": "/x", ":authority": "x", "te": "\xff"}
+    block = Encoder().encode([(k.encode(), v.encode("latin-1")) for k, v in headers.items()])
+    head = struct.pack(">I", len(block))[1:] + b"\x01\x05" + struct.pack(">I", 1)
+    logs.forget_all()  # it may have been said before
+    async with attacked() as target, asyncio.timeout(PATIENCE_S):
+        wire = Wire(await dial(target.sockets[0]))
+        with hearing() as heard:
+            await wire.loop.sock_sendall(wire.peer, PREFACE + SETTINGS + head + block)
+            await heard.until("peer.dropped")
+        while await wire.loop.sock_recv(wire.peer, 65536):
+            pass
+        wire.peer.close()
 
 
 async def test_a_compressed_message_is_refused_in_words() -> None:
