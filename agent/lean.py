@@ -10,7 +10,7 @@ import gc
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -20,6 +20,7 @@ _NOT_USED = (
     "pydantic",  # betterproto2's, for messages that are pydantic's dataclasses: 8 MiB
 )
 _METADATA = "importlib.metadata"
+_M_ARENA_MAX = -8  # glibc's malloc.h
 
 
 @contextmanager
@@ -39,6 +40,18 @@ def lean_imports() -> Iterator[None]:
                 del sys.modules[name]
         if collecting:
             gc.enable()
+
+
+def share_one_heap() -> None:
+    """Let glibc's malloc serve all threads from one heap; other C libraries are left alone.
+
+    Scans and passes over many devices run in threads. By default each gets a heap of its own, in
+    which what it freed stays: 2 MiB on a node of 4096 VFs.
+    """
+    import ctypes  # noqa: PLC0415 - inotify's library has it anyway
+
+    with suppress(AttributeError):
+        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
 
 
 class _LightMetadata(ModuleType):

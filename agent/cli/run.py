@@ -13,6 +13,7 @@ from agent.cli.host import node_name, roots_of, wants_netlink
 from agent.config.schema import AllocationPolicy
 from agent.daemon import run_agent
 from agent.errors import AgentError
+from agent.lean import share_one_heap
 from agent.options import RunOptions
 
 
@@ -24,6 +25,7 @@ def command(arguments: Namespace) -> int:
     if arguments.log_dir:
         logs.emit("log.dir_unused", log_dir=arguments.log_dir)
     options = run_options(arguments)
+    share_one_heap()
     gc.freeze()  # what was imported stays: collections need not go through it
     try:
         asyncio.run(run_agent(options))

@@ -14,11 +14,15 @@ _DIGITS = re.compile(r"(\d+)")
 def device_order(device: Device) -> tuple[object, ...]:
     """Sort key: the PF's place on the bus, the VF or SF index, then the id as people count.
 
-    A function without a known PF stands by its own address.
+    A function without a known PF stands by its own address. A PCI function comes before others of
+    its PF and index.
     """
-    home = device.pf_address or device.pci_address
+    home, own = device.pf_address or device.pci_address, device.pci_address
     place = bdf_order(home) if home else _NOT_A_BDF
-    return place, -1 if device.index is None else device.index, natural(device.id)
+    index = -1 if device.index is None else device.index
+    if own == device.id:
+        return place, index, 0, place if own == home else bdf_order(own)
+    return place, index, 1, natural(device.id)
 
 
 def natural(text: str) -> tuple[tuple[int, int, str], ...]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import platform
 import subprocess
 import sys
 from importlib import metadata
@@ -85,3 +86,21 @@ except LookupError:
     print(ssl.__name__)
 """
     assert in_a_fresh_python(script) == "ssl"
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another malloc")
+@pytest.mark.parametrize(("call", "heaps"), [("share_one_heap()", "1"), ("", "2")])
+def test_all_threads_share_one_heap(call: str, heaps: str) -> None:
+    script = f"""
+import ctypes, threading
+from agent.lean import share_one_heap
+{call}
+malloc = ctypes.CDLL(None).malloc  # lets go of the lock, so the thread asks malloc itself
+thread = threading.Thread(target=malloc, args=(100_000,))
+thread.start()
+thread.join()
+libc = ctypes.CDLL(None)
+libc.malloc_info(0, ctypes.c_void_p.in_dll(libc, "stdout"))
+libc.fflush(None)
+"""
+    assert str(in_a_fresh_python(script).count("<heap nr=")) == heaps
