@@ -15,7 +15,7 @@ import attrs
 
 from agent.bus import Bus
 from agent.config.schema import Config
-from agent.health.outlook import Change, Outlook, changes, look
+from agent.health.outlook import Outlook, changes, look
 from agent.health.records import Health
 from agent.model.answers import Offer
 from agent.model.events import DevicesAllocated, LinksChanged, SnapshotTaken
@@ -32,6 +32,8 @@ RETRY_FILES_S = 10.0
 """When a file that could not be written is tried again."""
 MANY_DEVICES = 2048
 """From so many on a pass works beside the loop, which it would hold up for milliseconds."""
+_TURNS_TO_SEND = 2
+"""Turns of the loop in which the streams wake, and send their lists."""
 
 T = TypeVar("T")
 
@@ -56,8 +58,6 @@ class Verdict:
 
     outlook: Outlook
     offer: Offer
-    changes: tuple[Change, ...]
-    """What is told otherwise than after the last pass."""
 
 
 class Reconciler:
@@ -181,7 +181,7 @@ class Reconciler:
             before = self.outlooks.get(pool.resource)
             failed = unwritten.get(pool.resource, {})
             after = look(before, pool, pools, links, now, failed)
-            verdicts[pool.resource] = Verdict(after, after.offer(), changes(before, after))
+            verdicts[pool.resource] = Verdict(after, after.offer())
         return verdicts
 
     async def _offer(self, pools: Pools, verdicts: Mapping[str, Verdict], *, settled: bool) -> None:
@@ -196,18 +196,24 @@ class Reconciler:
             if p.resource in self._had_devices or p.config.advertise_empty
         ]
         self._fleet.apply(tuple(shown))
-        for resource in dict.fromkeys((*before, *verdicts)):
-            verdict = verdicts.get(resource)
-            if found := verdict.changes if verdict else changes(before[resource], None):
-                tell_changes(resource, found)
-                self._bus.publish(HealthChanged(resource, found))
-                if self._has_many:
-                    await asyncio.sleep(0)
+        for _ in range(_TURNS_TO_SEND):
+            await asyncio.sleep(0)
+        await self._tell_changes(before)
         if settled and pools is not self._told:
             tell_pools(self._told, pools)
             self._told = pools
         if pools is not known:
             self._bus.publish(PoolsChanged(pools))
+
+    async def _tell_changes(self, before: Mapping[str, Outlook]) -> None:
+        """Whose health is another than it was, to the log and on the bus."""
+        after = self.outlooks
+        for resource in dict.fromkeys((*before, *after)):
+            if found := changes(before.get(resource), after.get(resource)):
+                tell_changes(resource, found)
+                self._bus.publish(HealthChanged(resource, found))
+                if self._has_many:
+                    await asyncio.sleep(0)
 
     def _plan(self, *, retry: bool) -> None:
         """Wake up when the next good news is due, or a file is to be tried again."""

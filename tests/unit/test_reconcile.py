@@ -7,6 +7,7 @@ import pytest
 
 from agent.discovery.monitor import QUIET_S
 from agent.health.records import Cause, Health
+from agent.model.answers import Offer
 from agent.model.events import DevicesAllocated, HostHint, SnapshotTaken
 from agent.model.snapshot import Snapshot
 from agent.pools.held import Holder
@@ -99,6 +100,32 @@ async def test_a_burst_of_inputs_is_one_pass_and_one_offer() -> None:
             at.host(*family(2 + turn % 2))
         await asyncio.sleep(0.5)
         assert [when for when, _ in at.fleet.applied] == [0.0, 1.0]
+
+
+async def test_streams_have_their_turns_before_anybody_is_told_of_a_change(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    order: list[str] = []
+    async with node(*family(2)) as at:
+        applied, apply = asyncio.Event(), at.fleet.apply
+
+        async def stream() -> None:
+            await applied.wait()  # woken in one turn
+            await asyncio.sleep(0)  # and sending in the next
+            order.append("sent")
+
+        def noted(offers: tuple[Offer, ...]) -> None:
+            apply(offers)
+            applied.set()
+
+        monkeypatch.setattr(type(at.fleet), "apply", lambda _, offers: noted(offers))
+        sending = asyncio.create_task(stream())
+        at.bus.on(HealthChanged, lambda _: order.append("told"))
+        await asyncio.sleep(1.0)
+        at.bus.publish(carrier(up=False))
+        await asyncio.sleep(1.0)
+        await sending
+    assert order == ["sent", "told"]
 
 
 async def test_256_vfs_of_a_pf_that_goes_down_are_one_apply_and_one_list() -> None:
