@@ -25,7 +25,7 @@ from agent.pools.assign import assign
 from agent.pools.held import Held, Holder
 from agent.pools.ledger import Ledger
 from agent.pools.records import Pool, Pools
-from agent.state_events import HealthChanged, PoolsChanged
+from agent.state_events import HealthChanged, ListsChanged, PoolsChanged
 from agent.told import tell_changes, tell_pools
 
 RETRY_FILES_S = 10.0
@@ -58,6 +58,8 @@ class Verdict:
 
     outlook: Outlook
     offer: Offer
+    is_new: bool
+    """Whether the list is another than after the last pass."""
 
 
 class Reconciler:
@@ -181,7 +183,9 @@ class Reconciler:
             before = self.outlooks.get(pool.resource)
             failed = unwritten.get(pool.resource, {})
             after = look(before, pool, pools, links, now, failed)
-            verdicts[pool.resource] = Verdict(after, after.offer())
+            offer = after.offer()
+            is_new = before is None or (before is not after and before.offer() != offer)
+            verdicts[pool.resource] = Verdict(after, offer, is_new)
         return verdicts
 
     async def _offer(self, pools: Pools, verdicts: Mapping[str, Verdict], *, settled: bool) -> None:
@@ -195,6 +199,7 @@ class Reconciler:
             for p in pools.pools
             if p.resource in self._had_devices or p.config.advertise_empty
         ]
+        self._bus.publish(ListsChanged(tuple(r for r, v in verdicts.items() if v.is_new)))
         self._fleet.apply(tuple(shown))
         for _ in range(_TURNS_TO_SEND):
             await asyncio.sleep(0)
