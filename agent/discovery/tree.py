@@ -5,6 +5,7 @@ sysfs sends no such events; this is for ``--host-root`` on a tree that stands in
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -41,11 +42,16 @@ async def follow_tree(roots: Roots, bus: Bus) -> None:
 
 async def _follow(roots: Roots, bus: Bus) -> None:
     with Inotify() as inotify:
-        watched = sum(_watch(inotify, top) for top in (roots.sys, roots.dev, roots.proc / "net"))
+        watched = await asyncio.to_thread(_watch_all, inotify, roots)
         logs.emit("host.followed", by="inotify", folders=watched)
         bus.publish(HostHint("tree"))
         async for _ in _changes(inotify):
             bus.publish(HostHint("tree"))
+
+
+def _watch_all(inotify: Inotify, roots: Roots) -> int:
+    """Watch the three trees, which takes seconds where there are thousands of VFs."""
+    return sum(_watch(inotify, top) for top in (roots.sys, roots.dev, roots.proc / "net"))
 
 
 async def _changes(inotify: Inotify) -> AsyncIterator[None]:
