@@ -35,7 +35,7 @@ def _address_hints(wanted: frozenset[str], census: Census) -> tuple[str, ...]:
 
 
 def _address_hint(address: str, own: set[str], census: Census) -> str:
-    found = census.snapshot.by_id.get(address)
+    found = census.by_id.get(address)
     if found is not None and found.role is Role.PF and found.num_vfs and census.kind is found.kind:
         return (
             f"pciAddresses: {address} is a PF with {found.num_vfs} VFs: such a PF is never a "

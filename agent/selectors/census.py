@@ -26,12 +26,24 @@ class Census:
     """
 
     kind: Kind
-    snapshot: Snapshot
+    everything: tuple[Device, ...]
+    """The snapshot's devices. Not the snapshot, which keeps its censuses: a ring of the two would
+    outlive it until a full collection."""
+
+    @cached_property
+    def by_id(self) -> Mapping[str, Device]:
+        """Devices of every kind, by id."""
+        return {device.id: device for device in self.everything}
+
+    @cached_property
+    def netdev_owner(self) -> Mapping[str, Device]:
+        """The device of any kind that owns a netdev, by interface name."""
+        return {n.name: d for d in self.everything for n in d.netdevs}
 
     @cached_property
     def devices(self) -> tuple[Device, ...]:
         """Everything of the kind, PFs with VFs too."""
-        return tuple(d for d in self.snapshot.devices if d.kind is self.kind)
+        return tuple(d for d in self.everything if d.kind is self.kind)
 
     @cached_property
     def allocatable(self) -> tuple[Device, ...]:
@@ -52,7 +64,7 @@ class Census:
     def pfs(self) -> tuple[Device, ...]:
         """PFs whose functions could be of this kind, in bus order."""
         kind = Kind.ACCELERATOR if self.kind is Kind.ACCELERATOR else Kind.NET_DEVICE
-        return tuple(d for d in self.snapshot.devices if d.role is Role.PF and d.kind is kind)
+        return tuple(d for d in self.everything if d.role is Role.PF and d.kind is kind)
 
     @cached_property
     def indexes(self) -> Mapping[str, frozenset[int]]:
@@ -74,7 +86,7 @@ def census(kind: Kind, snapshot: Snapshot) -> Census:
     """
     kept: dict[Kind, Census] = vars(snapshot).setdefault("_census", {})
     if kind not in kept:
-        kept[kind] = Census(kind, snapshot)
+        kept[kind] = Census(kind, snapshot.devices)
     return kept[kind]
 
 

@@ -52,10 +52,10 @@ def _no_pf(key: str, entry: FunctionRange, census: Census, name: _Name) -> str:
     near = get_close_matches(entry.name, names, n=1) if can_guess else ()
     guess = f"; did you mean {near[0]}?" if near else ""
     hint = f"{key}: no PF on this host {what}; PFs here: {some(names)}{guess}"
-    vf = census.snapshot.by_id.get(entry.name)
+    vf = census.by_id.get(entry.name)
     if vf is not None and vf.pf_address not in {None, vf.id}:
         hint += f"; {vf.id} is a function of {vf.pf_address} itself: use pciAddresses for it"
-    owner = census.snapshot.netdev_owner.get(entry.name)
+    owner = census.netdev_owner.get(entry.name)
     if key == "pfNames" and owner is not None and owner not in census.pfs:
         hint += f"; {entry.name} is the netdev of {owner.id}, which is no PF: use pciAddresses"
     return hint
