@@ -21,10 +21,19 @@ def _tell_figures(_number: int, _frame: FrameType | None) -> None:
         "tasks": len(tasks),
         "names": tasks,
         "threads": threading.active_count(),
-        "objects": len(gc.get_objects()),
+        "objects": _objects(),
     }
     # Past the stream's buffer, which may be in use in this very moment.
     os.write(2, json.dumps(figures).encode() + b"\n")
+
+
+def _objects() -> int:
+    """How many objects the collector knows, counted in one go.
+
+    Between two steps of Python another thread might run, and fail to build a tuple to which the
+    list of all objects refers.
+    """
+    return next(map(len, iter(gc.get_objects, None)))
 
 
 if __name__ == "__main__":
