@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Mapping
 
 _REMEDIES = {
     errno.ENOSPC: "free some space, or some inodes (df, df -i)",
@@ -15,8 +16,11 @@ _REMEDIES = {
 }
 
 
-def with_remedy(error: BaseException) -> str:
-    """The error's own text, with the remedy behind it if one is known for it or its cause."""
+def with_remedy(error: BaseException, remedies: Mapping[int, str] = _REMEDIES) -> str:
+    """The error's own text, with the remedy behind it if one is known for it or its cause.
+
+    ``remedies`` are by error number, for where a number means something of its own.
+    """
     number = next((e.errno for e in (error, error.__cause__) if isinstance(e, OSError)), None)
-    remedy = _REMEDIES.get(number or 0)
+    remedy = remedies.get(number or 0)
     return f"{error}: {remedy}" if remedy else str(error)

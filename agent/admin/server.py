@@ -8,14 +8,14 @@ import socket
 import struct
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from grpclib.protocol import H2Protocol
 from grpclib.server import Server
 
 from agent import logs
 from agent.errors import AgentError
-from agent.kubelet.wire import BoundedConnection, Peers, WireCodec
+from agent.kubelet.wire import Peers, ServedConnection, WireCodec
 from agent.plugin.sockets import BoundSocket, bind_socket, is_listening
 from agent.remedies import with_remedy
 from agent.tasks import Retry, keep_running
@@ -33,28 +33,14 @@ class _TakenError(AgentError):
     """Another agent serves the socket: one that this one waits for, or that ends now."""
 
 
-class _Connection(BoundedConnection):
+class _Connection(ServedConnection):
     """A connection whose peer is known to be the agent's own user or root."""
 
     max_message_bytes = MAX_REQUEST_BYTES
 
-    def __init__(self, plain: H2Protocol, peers: Peers) -> None:
-        super().__init__(plain.handler, plain.config, plain.h2_config)
-        self._peers = peers
-        self._is_admitted = False
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+    def may_come(self, transport: asyncio.BaseTransport) -> bool:
         is_trusted = _user_of(transport.get_extra_info("socket")) in {0, os.geteuid()}
-        self._is_admitted = is_trusted and self._peers.admit(self)
-        if self._is_admitted:
-            super().connection_made(transport)
-        else:
-            cast("asyncio.Transport", transport).abort()
-
-    def connection_lost(self, exc: BaseException | None) -> None:
-        if self._is_admitted:
-            super().connection_lost(exc)
-        self._peers.forget(self)
+        return is_trusted and super().may_come(transport)
 
 
 class _AdminServer(Server):

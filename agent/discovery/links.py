@@ -169,7 +169,7 @@ class LinkMonitor:
             self._ask({fact.name})
 
     def _owners(self, *facts: LinkFact) -> frozenset[str] | None:
-        """The devices whose netdevs these are, by name or number; None = not all are known."""
+        """The devices whose netdevs these are, by name or number; None = none is known."""
         owners = self._snapshot.netdev_owner
         names = {n.name for n in self._carriers if n.ifindex in {f.ifindex for f in facts}}
         known = [owners.get(name) for name in names | {f.name for f in facts}]

@@ -19,6 +19,7 @@ import attrs
 from asyncinotify import Event, Inotify, Mask
 
 from agent import logs
+from agent.remedies import with_remedy
 
 _NAMES = Mask.CREATE | Mask.MOVED_TO | Mask.MOVED_FROM | Mask.DELETE
 _SELF = Mask.DELETE_SELF | Mask.MOVE_SELF
@@ -27,6 +28,10 @@ _ON_THE_WAY = _NAMES | _FAR
 _DIRECTORY = _ON_THE_WAY | Mask.CLOSE_WRITE
 _FILE = Mask.CLOSE_WRITE | _SELF | Mask.MASK_ADD
 _LEFT = Mask.DELETE | Mask.MOVED_FROM
+_REMEDIES = {
+    errno.EMFILE: "raise fs.inotify.max_user_instances, or the process's limit of open files",
+    errno.ENOSPC: "raise fs.inotify.max_user_watches",
+}
 _WATCH_DIED = _SELF | Mask.IGNORED | Mask.UNMOUNT
 
 
@@ -139,23 +144,16 @@ class DirectoryWatch:
         return wd
 
 
-def limit_of(error: OSError) -> str:
+def limit_of(error: BaseException) -> str:
     """What inotify ran out of, with the remedy (inotify(7)); other errors as they are."""
-    if error.errno == errno.EMFILE:
-        remedy = "raise fs.inotify.max_user_instances, or the process's limit of open files"
-    elif error.errno == errno.ENOSPC:
-        remedy = "raise fs.inotify.max_user_watches"
-    else:
-        return str(error)
-    return f"{error}: {remedy}"
+    return with_remedy(error, _REMEDIES)
 
 
 def tell_unwatched(folder: Path) -> Callable[[BaseException, int], None]:
     """For :func:`agent.tasks.keep_running`: say once that changes in ``folder`` go unnoticed."""
 
     def failed(error: BaseException, _: int) -> None:
-        told = limit_of(error) if isinstance(error, OSError) else str(error)
-        logs.emit_once("watch.unavailable", str(folder), folder=folder, error=told)
+        logs.emit_once("watch.unavailable", str(folder), folder=folder, error=limit_of(error))
 
     return failed
 

@@ -186,6 +186,34 @@ class Peers:
         self._connections.pop(connection, None)
 
 
+class ServedConnection(BoundedConnection):
+    """A server's connection, as far as there is room for it among its ``peers``."""
+
+    def __init__(self, plain: H2Protocol, peers: Peers) -> None:
+        super().__init__(plain.handler, plain.config, plain.h2_config)
+        self._peers = peers
+        self._is_admitted = False
+
+    def may_come(self, transport: asyncio.BaseTransport) -> bool:
+        """Whether the peer is let in; it takes its place with that."""
+        del transport
+        return self._peers.admit(self)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Let the peer in, or drop it before anything is read of it."""
+        self._is_admitted = self.may_come(transport)
+        if self._is_admitted:
+            super().connection_made(transport)
+        else:
+            cast("asyncio.Transport", transport).abort()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Give the place back."""
+        if self._is_admitted:
+            super().connection_lost(exc)
+        self._peers.forget(self)
+
+
 class _BoundedChannel(Channel):
     """A client connection with the bound of its caller."""
 

@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from grpclib.protocol import H2Protocol
 from grpclib.server import Server
 
-from agent.kubelet.wire import BoundedConnection, Peers
+from agent.kubelet.wire import Peers, ServedConnection
 from agent.plugin.decoding import PluginCodec
 from agent.plugin.signal import Signal
 from agent.plugin.sockets import BoundSocket, bind_socket
@@ -28,26 +28,15 @@ HANG_UP_LIMIT_S = 0.2
 _FLUSH_LIMIT_S = 0.1
 
 
-class _Connection(BoundedConnection):
-    """A connection that its server knows of."""
+class _Connection(ServedConnection):
+    """A connection whose end its server waits for."""
 
     def __init__(self, plain: H2Protocol, peers: Peers, signal: Signal) -> None:
-        super().__init__(plain.handler, plain.config, plain.h2_config)
-        self._peers = peers
+        super().__init__(plain, peers)
         self._signal = signal
-        self._is_admitted = False
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._is_admitted = self._peers.admit(self)
-        if self._is_admitted:
-            super().connection_made(transport)
-        else:
-            cast("asyncio.Transport", transport).abort()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        if self._is_admitted:
-            super().connection_lost(exc)
-        self._peers.forget(self)
+        super().connection_lost(exc)
         self._signal.wake()
 
 
