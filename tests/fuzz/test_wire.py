@@ -195,9 +195,11 @@ class Wire:
         self.peer = peer
         self.h2: H2Connection = client()
         self.loop = asyncio.get_running_loop()
+        self._sending = asyncio.Lock()  # the loop tells one writer only that there is room again
 
     async def send(self) -> None:
-        await self.loop.sock_sendall(self.peer, self.h2.data_to_send())
+        async with self._sending:
+            await self.loop.sock_sendall(self.peer, self.h2.data_to_send())
 
     async def read(self) -> None:
         """Take in what comes until the end."""
