@@ -81,9 +81,9 @@ async def _serve(path: Path, service: IServable) -> None:
         await asyncio.get_running_loop().create_future()
     finally:
         bound.unlink()
+        await bound.take_no_more()
         server.close()
-        for peer in server.peers:
-            peer.transport.close()
+        server.peers.close()
         with suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_LIMIT_S):
                 await server.wait_closed()

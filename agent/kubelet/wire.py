@@ -163,6 +163,7 @@ class Peers:
 
     def __init__(self) -> None:
         self._connections: dict[BoundedConnection, None] = {}
+        self._is_closed = False
 
     def __len__(self) -> int:
         return len(self._connections)
@@ -172,6 +173,8 @@ class Peers:
 
     def admit(self, connection: BoundedConnection) -> bool:
         """Take a new connection in, before it is used; False = it must be dropped."""
+        if self._is_closed:
+            return False
         if len(self._connections) >= MAX_PEERS:
             idle = next((c for c in self._connections if not c.processor.streams), None)
             if idle is None:
@@ -184,6 +187,15 @@ class Peers:
     def forget(self, connection: BoundedConnection) -> None:
         """A connection is lost."""
         self._connections.pop(connection, None)
+
+    def close(self) -> None:
+        """Hang up on all, once each has what was written for it, and let nobody in any more.
+
+        The loop may still hand over a peer who came before the listener was closed.
+        """
+        self._is_closed = True
+        for connection in self:
+            connection.transport.close()
 
 
 class ServedConnection(BoundedConnection):

@@ -94,9 +94,9 @@ class PoolServer:
         end_streams()
         await self._within(END_LIMIT_S, is_ended)
         await self._within(HANG_UP_LIMIT_S, self._has_no_peers)
+        await self._bound.take_no_more()
         self._server.close()
-        for peer in self._server.peers:
-            peer.transport.close()
+        self._server.peers.close()
         await self._within(_FLUSH_LIMIT_S, self._has_no_peers)
         for peer in self._server.peers:
             peer.transport.abort()

@@ -5,6 +5,7 @@ The only code that creates or removes entries in kubelet's folders.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import re
@@ -23,6 +24,8 @@ MAX_PATH_BYTES = 107
 _OURS = re.compile(r"^\.?.+\.g\d+-[0-9a-f]{8}\.sock$")
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 _DIGEST_LENGTH = 12
+_TURNS_TO_LET_IN = 2
+"""Turns of the loop from an accepted peer to its protocol, and one to spare."""
 
 
 @attrs.frozen
@@ -97,6 +100,16 @@ class BoundSocket:
         """Remove the file, unless somebody else's took its place."""
         if self.is_in_place():
             self.path.unlink(missing_ok=True)
+
+    async def take_no_more(self) -> None:
+        """Let in whoever is at the door, and nobody after; to be called before the server closes.
+
+        asyncio forgets a peer between accept(2) and its protocol if the server closes meanwhile:
+        he would wait for ever on a connection that nobody has.
+        """
+        asyncio.get_running_loop().remove_reader(self.listener)
+        for _ in range(_TURNS_TO_LET_IN):
+            await asyncio.sleep(0)
 
 
 def bind_socket(path: Path) -> BoundSocket:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import stat
 from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -144,11 +145,11 @@ def let_everybody_in(folder: Path) -> None:
         path.chmod(0o777)
 
 
-async def greeting(socket: Path, user: int) -> bytes:
+async def greeting(path: Path, user: int) -> bytes:
     """The first bytes that the server says to a user; HTTP/2 servers speak first."""
     os.seteuid(user)
     try:
-        reader, writer = await asyncio.open_unix_connection(str(socket))
+        reader, writer = await asyncio.open_unix_connection(str(path))
     finally:
         os.seteuid(0)
     writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
@@ -233,6 +234,21 @@ async def test_a_bug_costs_one_answer_and_is_told(folder: Path, log_lines: LogLi
         served.state = STATE
         assert (await ask_status(folder, devices=False)).ready
     assert log_lines.fields("admin.failed")[0]["method"] == "Status"
+
+
+@pytest.mark.parametrize("turns", range(5))
+async def test_who_comes_while_the_server_ends_is_hung_up_on(folder: Path, turns: int) -> None:
+    loop = asyncio.get_running_loop()
+    with socket.socket(socket.AF_UNIX) as late:
+        late.setblocking(False)
+        async with serving(folder):
+            await loop.sock_connect(late, str(folder / SOCKET))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+        with suppress(ConnectionResetError):
+            async with asyncio.timeout(20):
+                while await loop.sock_recv(late, 4096):
+                    pass
 
 
 async def test_a_request_of_any_length_is_not_taken(folder: Path) -> None:
