@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-PATIENCE_S = 30.0
+from tests.support.followed import FollowedProcess
 
 LogLine = dict[str, Any]
 
 
-class AgentProcess:
+class AgentProcess(FollowedProcess):
     """``sriov-agent run`` with JSON logs; a context manager that stops it by SIGTERM."""
 
     def __init__(
@@ -29,54 +24,21 @@ class AgentProcess:
         env: dict[str, str] | None = None,
         wrapper: Sequence[str] = (),
     ) -> None:
-        self.command = [
+        command = (
             *wrapper,
             *(sys.executable, "-m", "agent", "run", "--log-format", "json"),
             *("--host-root", str(host_root), "--config-file", str(config_file)),
             *arguments,
-        ]
+        )
+        super().__init__(command, env)
         self.log: list[LogLine] = []
         self.raw: list[str] = []
-        self._env = {**os.environ, **(env or {})}
-        self._said = threading.Condition()
 
-    def __enter__(self) -> Self:
-        self.process = subprocess.Popen(
-            self.command, stderr=subprocess.PIPE, text=True, env=self._env
-        )
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self.process.poll() is None:
-            self.stop()
-        self._reader.join(PATIENCE_S)
-        assert self.process.stderr is not None
-        self.process.stderr.close()
-
-    def stop(self) -> int:
-        """SIGTERM, and the exit code."""
-        self.process.send_signal(signal.SIGTERM)
-        try:
-            return self.process.wait(PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            raise
-
-    def _read(self) -> None:
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
-            with self._said:
-                self.raw.append(line)
-                if line.startswith("{"):
-                    self.log.append(json.loads(line))
-                self._said.notify_all()
+    def take(self, line: str) -> None:
+        """Keep it, as an event if it is one."""
+        self.raw.append(line)
+        if line.startswith("{"):
+            self.log.append(json.loads(line))
 
     def wait_for(self, event: str, matches: Callable[[LogLine], bool] = bool) -> LogLine:
         """The first log line with this event name that matches, now or later."""
@@ -85,19 +47,17 @@ class AgentProcess:
             lines = (line for line in self.log if line["event"] == event)
             return next((line for line in lines if matches(line)), None)
 
-        with self._said:
-            line = self._said.wait_for(found, PATIENCE_S)
-            if line is None:
-                raise AssertionError(f"the agent never said {event}:\n{''.join(self.raw)}")
-            return line
+        return self.wait_until_found(f"saying {event}", found)
 
     def wait_until(self, condition: Callable[[], bool]) -> None:
         """Wait for something that the log shows."""
-        with self._said:
-            if not self._said.wait_for(condition, PATIENCE_S):
-                raise AssertionError("".join(self.raw))
+        self.wait_until_found("coming to that", lambda: condition() or None)
 
-    def events(self, name: str) -> list[LogLine]:
-        """All log lines with this event name so far."""
-        with self._said:
-            return [line for line in self.log if line["event"] == name]
+    def events(self, name: str, at_least: int = 0) -> list[LogLine]:
+        """All log lines with this event name, as soon as there are so many."""
+
+        def found() -> list[LogLine] | None:
+            lines = [line for line in self.log if line["event"] == name]
+            return lines if len(lines) >= at_least else None
+
+        return self.wait_until_found(f"saying {name} {at_least} times", found)
