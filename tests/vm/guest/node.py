@@ -12,7 +12,7 @@ import attrs
 import pytest
 
 from tests.e2e.conftest import ConfigFile
-from tests.support import agent, kubelet
+from tests.support import kubelet
 from tests.support.agent import AgentProcess
 from tests.support.kubelet import Device, Kubelet
 from tests.vm.wiring import IN_GUEST
@@ -26,7 +26,7 @@ NET = "example.com/net"
 
 if IN_GUEST in os.environ:
     # What takes a second elsewhere takes ten on an emulated processor, and more on a busy host.
-    agent.PATIENCE_S = kubelet.PATIENCE_S = 120.0
+    AgentProcess.patience_s = kubelet.PATIENCE_S = 120.0
 
 
 @attrs.frozen

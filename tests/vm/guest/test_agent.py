@@ -11,8 +11,9 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import attrs
 import pytest
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     Record = Callable[[str, object], None]
+
+Found = TypeVar("Found")
 
 DPDK = "example.com/dpdk"
 AT_ONCE = {"link": True, "recoveryHoldSeconds": 0}
@@ -280,10 +283,27 @@ class Usage:
         folder = Path("/proc", str(pid))
         threads = [_status(path / "status") for path in (folder / "task").iterdir()]
         return cls(
-            descriptors=tuple(sorted(map(os.readlink, (folder / "fd").iterdir()))),
+            descriptors=_settled(lambda: _descriptors(folder / "fd")),
             resident_kib=_status(folder / "status")["VmRSS"],
             wake_ups=sum(thread["voluntary_ctxt_switches"] for thread in threads),
         )
+
+
+def _settled(tell: Callable[[], Found]) -> Found:
+    """What it tells twice in a row: a scan that is under way has folders open."""
+    before, now = None, tell()
+    while now != before:
+        await_quiet(0.5)
+        before, now = now, tell()
+    return now
+
+
+def _descriptors(folder: Path) -> tuple[str, ...]:
+    found = []
+    for entry in folder.iterdir():
+        with suppress(FileNotFoundError):  # closed meanwhile
+            found.append(str(entry.readlink()))
+    return tuple(sorted(found))
 
 
 def _status(path: Path) -> dict[str, int]:
@@ -302,7 +322,7 @@ def test_fifty_cycles_of_vfs_leave_nothing_behind(
             nic.pf.set_vfs(0)
             node.await_ids()
             if number == WARM_UP:
-                await_quiet(SETTLED_S)  # a scan that is under way has folders open
+                await_quiet(SETTLED_S)
                 before = Usage.of(agent.process.pid)
         await_quiet(SETTLED_S)
         after = Usage.of(agent.process.pid)
