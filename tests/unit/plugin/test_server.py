@@ -25,7 +25,7 @@ from agent.plugin.service import DevicePluginService
 from agent.plugin.signal import Signal
 from agent.roots import Roots
 from tests.support.fleet import FixedAnswers, Node, Silent, offer, plugin_sockets, running_fleet
-from tests.support.kubelet import Kubelet
+from tests.support.kubelet import PATIENCE_S, Kubelet
 from tests.support.protocol import message, stub
 
 VF = "intel.com/vf"
@@ -99,10 +99,11 @@ async def test_a_stalled_reader_disturbs_nobody_and_is_overtaken(roots: Roots) -
                 ids = tuple(f"x{i}" for i in range(count))
                 node.fleet.apply((offer(VF, *many[count:]), offer("intel.com/other", *ids)))
                 await node.kubelet_has(kubelet, "intel.com/other", *ids)
-            assert unread.is_active()  # type: ignore[attr-defined]
+            ended = threading.Event()
+            assert unread.add_callback(ended.set), "the stream lives"  # type: ignore[attr-defined]
             again = Client(socket_of(node))
             assert await take(again.open_stream()) == list(many[10:])
-            assert not unread.is_active()  # type: ignore[attr-defined]
+            assert await asyncio.to_thread(ended.wait, PATIENCE_S)
         stalled.close()
         again.close()
         assert plugin_sockets(roots.device_plugins) == []
