@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import aiofiles
 
+_STARVED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 _DRAFT = re.compile(r"\.sriov-agent-[0-9a-f]{16}\.tmp")
 
 
@@ -46,11 +48,16 @@ async def unchanged(path: Path, data: bytes) -> bool:
 
 
 async def read_plain(path: Path, limit: int) -> bytes | None:
-    """Content of a plain file of at most ``limit`` bytes; None where there is no such thing."""
+    """Content of a plain file of at most ``limit`` bytes; None where there is no such thing.
+
+    Raises OSError where only this process, or this moment, lacks what it takes to look.
+    """
     try:
         async with aiofiles.open(path, "rb", opener=_no_follow) as file:
             data = await file.read(limit + 1)
-    except OSError:
+    except OSError as error:
+        if error.errno in _STARVED:
+            raise
         return None
     return bytes(data) if len(data) <= limit else None
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from agent.config.names import is_cdi_vendor
 from agent.config.schema import PoolConfig
 from agent.export.atomic import read_plain, write_atomic
 from agent.export.names import safe_file_name, shortened
@@ -39,7 +40,7 @@ def kind_fault(config: PoolConfig) -> str | None:
 
     CDI's vendor is the prefix, and begins with a letter; resource prefixes may begin with a digit.
     """
-    if config.prefix[:1].isalpha():
+    if is_cdi_vendor(config.prefix):
         return None
     return (
         f'the prefix "{config.prefix}" begins with a digit, which no CDI vendor may: '
@@ -123,13 +124,31 @@ async def write_cdi_spec(
     return False
 
 
+async def standing_entries(
+    folder: Path, pool: Pool, held: frozenset[str] | None, *, rdma_cm: bool
+) -> tuple[frozenset[str], frozenset[str]]:
+    """The devices that a pool's spec names as it is, and those of them that it names rightly.
+
+    Raises OSError.
+    """
+    document = await read_spec(folder / cdi_file_name(pool.config))
+    before = entries_of(document)
+    wanted = cdi_document(pool, held, before, rdma_cm=rdma_cm) or {}
+    is_readable = all(document.get(key) == wanted.get(key) for key in ("cdiVersion", "kind"))
+    entries = entries_of(wanted) if is_readable else {}
+    return frozenset(before), frozenset(i for i, entry in entries.items() if before.get(i) == entry)
+
+
 async def write_spec(path: Path, document: Mapping[str, object]) -> bool:
     """Write a spec file; returns whether its content is another now. Raises OSError."""
     return await write_atomic(path, json.dumps(document, indent=1).encode(), FILE_MODE)
 
 
 async def read_spec(path: Path) -> Mapping[str, Any]:
-    """A spec of our own making; empty where there is none, or something else in its place."""
+    """A spec of our own making; empty where there is none, or something else in its place.
+
+    Raises OSError where it cannot be told which: its entries of held devices must not be lost.
+    """
     data = await read_plain(path, SPEC_LIMIT)
     try:
         document = json.loads(data or b"{}")

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Literal
 
 from agent import logs
-from agent.export.cdi import has_cdi_entry, kind_fault, write_cdi_spec
+from agent.export.cdi import (
+    cdi_kind,
+    has_cdi_entry,
+    kind_fault,
+    standing_entries,
+    write_cdi_spec,
+)
 from agent.export.cdi_leftovers import remove_stale_specs
 from agent.health.records import Cause, Health
 from agent.pools.records import Pool, Pools
+from agent.remedies import with_remedy
 from agent.roots import Roots
 
 CdiMode = Literal["field", "annotations", "both"]
@@ -23,13 +30,15 @@ class CdiSpecs:
         self._on = on
         self._written: dict[str, object] = {}
         self._failed: dict[str, Mapping[str, Health]] = {}
+        self._astray: dict[str, frozenset[tuple[str, str]]] = {}
+        """Of pools that failed: (kind, device) of what their specs name though it is not theirs."""
         self._cleaned: object = None
 
     async def write(self, pools: Pools) -> Mapping[str, Mapping[str, Health]]:
         """Make all specs true; resource -> device id -> health of what could not be written.
 
         A device whose entry is not on disk must not be given to a pod: its runtime would refuse
-        to start the container, again and again.
+        to start the container, again and again. So it does with one that two specs name.
         """
         if not self._on:
             return {}
@@ -40,37 +49,68 @@ class CdiSpecs:
             if self._written.get(pool.resource) != facts:
                 await self._write_one(pool, held, facts, rdma_cm=pools.snapshot.rdma_cm)
         await self._clean(pools)
-        return self._failed
+        return {**self._failed, **dict(self._named_twice(pools))} if self._astray else self._failed
+
+    def _named_twice(self, pools: Pools) -> Iterator[tuple[str, Mapping[str, Health]]]:
+        """Devices of other pools that a spec still names which cannot be written."""
+        for pool in pools.pools:
+            others = {r: names for r, names in self._astray.items() if r != pool.resource}
+            kind = cdi_kind(pool.config)
+            twice = {
+                m.device.id: Health(Cause.NODE, f"the CDI spec of {resource} still names it")
+                for resource, names in others.items()
+                for m in pool.members
+                if (kind, m.device.id) in names
+            }
+            if twice:
+                yield pool.resource, {**twice, **self._failed.get(pool.resource, {})}
 
     def _forget_all_but(self, resources: set[str]) -> None:
         for gone in (self._written.keys() | self._failed.keys()) - resources:
             self._written.pop(gone, None)
             self._failed.pop(gone, None)
+            self._astray.pop(gone, None)
             logs.forget("cdi.failed", gone)
 
     async def _write_one(
         self, pool: Pool, held: frozenset[str] | None, facts: object, *, rdma_cm: bool
     ) -> None:
         if fault := kind_fault(pool.config):
-            self._fail(pool, fault, rdma_cm=rdma_cm)
+            self._fail(pool, fault, frozenset(), rdma_cm=rdma_cm)
             return
         try:
             changed = await write_cdi_spec(self._folder, pool, held, rdma_cm=rdma_cm)
         except OSError as error:
-            self._fail(pool, str(error), rdma_cm=rdma_cm)
+            named, right = await self._standing(pool, held, rdma_cm=rdma_cm)
+            self._fail(pool, with_remedy(error), right, rdma_cm=rdma_cm)
+            kind, own = cdi_kind(pool.config), {m.device.id for m in pool.members}
+            self._astray[pool.resource] = frozenset((kind, i) for i in named - own)
             return
         logs.forget("cdi.failed", pool.resource)
         self._failed.pop(pool.resource, None)
+        self._astray.pop(pool.resource, None)
         self._written[pool.resource] = facts
         if changed:
             self._cleaned = None
             logs.emit("cdi.written", resource=pool.resource)
 
-    def _fail(self, pool: Pool, error: str, *, rdma_cm: bool) -> None:
+    async def _standing(
+        self, pool: Pool, held: frozenset[str] | None, *, rdma_cm: bool
+    ) -> tuple[frozenset[str], frozenset[str]]:
+        """What a spec names and names rightly; nothing where not even that can be seen."""
+        try:
+            return await standing_entries(self._folder, pool, held, rdma_cm=rdma_cm)
+        except OSError:
+            return frozenset(), frozenset()
+
+    def _fail(self, pool: Pool, error: str, right: frozenset[str], *, rdma_cm: bool) -> None:
+        """Note what a pool lacks; the ``right`` devices are on disk already as they should be."""
         logs.emit_once("cdi.failed", pool.resource, resource=pool.resource, error=error)
         verdict = Health(Cause.NODE, f"its CDI spec cannot be written: {error}")
         self._failed[pool.resource] = {
-            m.device.id: verdict for m in pool.members if has_cdi_entry(m, rdma_cm=rdma_cm)
+            m.device.id: verdict
+            for m in pool.members
+            if m.device.id not in right and has_cdi_entry(m, rdma_cm=rdma_cm)
         }
         self._written.pop(pool.resource, None)
 
@@ -84,7 +124,7 @@ class CdiSpecs:
         try:
             removed = await remove_stale_specs(self._folder, configs, held)
         except OSError as error:
-            logs.emit_once("cdi.failed", "", resource="", error=str(error))
+            logs.emit_once("cdi.failed", "", resource="", error=with_remedy(error))
             return
         logs.forget("cdi.failed", "")
         self._cleaned = facts

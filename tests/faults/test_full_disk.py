@@ -17,7 +17,7 @@ from agent.host.hardware import E810
 from agent.host.layout import HostBuilder
 from tests.e2e.conftest import ConfigFile, pool
 from tests.support.agent import AgentProcess
-from tests.support.kubelet import Kubelet
+from tests.support.kubelet import Device, Kubelet
 
 pytestmark = pytest.mark.usefixtures("own_mounts")
 
@@ -80,6 +80,11 @@ def has(kubelet: Kubelet, count: int) -> None:
     kubelet.wait_for(lambda k: len(k.allocatable(NET)) == count, f"{count} devices")
 
 
+def healthy(devices: tuple[Device, ...]) -> set[str]:
+    """Those of a list that pods may get."""
+    return {device.id for device in devices if device.healthy}
+
+
 def test_without_its_device_info_file_a_pod_fails_with_the_reason_and_the_next_one_starts(
     host: HostBuilder, config: ConfigFile, kubelet: Kubelet, spoilt: Spoilt
 ) -> None:
@@ -112,20 +117,28 @@ def test_without_its_cdi_entry_a_device_is_not_offered_until_it_can_be_written(
             spoilt(folder),
             AgentProcess(host.root, config.path, "--use-cdi") as agent,
         ):
-            assert word(spoilt) in agent.wait_for("cdi.failed")["error"]
+            said = agent.wait_for("cdi.failed")["error"]
+            assert word(spoilt) in said
+            assert FIXES[spoilt] in said
             agent.wait_for("plugin.registered")
             kubelet.wait_for(lambda k: any(name == NET for name, _ in k.lists), "a list")
             assert not kubelet.allocatable(NET)
             host.set_driver(host.vfs(PF)[3], None)
             agent.wait_for("device.removed")
-            assert len([e for e in agent.events("cdi.failed") if e["resource"]]) == 1
+            assert len([e for e in agent.events("cdi.failed", at_least=1) if e["resource"]]) == 1
             assert agent.stop() == 0
         with AgentProcess(host.root, config.path, "--use-cdi") as agent:
             has(kubelet, 3)
+            *standing, late = host.vfs(PF)
+            before = len(kubelet.lists)
             with spoilt(folder):
-                host.set_driver(host.vfs(PF)[3], "vfio-pci")
-                agent.wait_for("cdi.failed")
+                host.set_driver(late, "vfio-pci")
+                kubelet.wait_for(lambda k: len(k.lists[-1][1]) == 4, "all that there are")
+                assert kubelet.allocatable(NET) == tuple(standing)
+                assert FIXES[spoilt] in agent.wait_for("cdi.failed")["error"]
             has(kubelet, 4)
+            assert {len(k) for _, k in kubelet.lists[before:]} == {4}
+            assert all(set(standing) <= healthy(k) for _, k in kubelet.lists[before:])
             assert agent.stop() == 0
         assert [p.suffix for p in folder.iterdir()] == [".json"]
 
@@ -146,7 +159,7 @@ def test_without_room_for_its_sockets_the_agent_says_so_once_and_registers_as_so
             assert word(spoilt) in agent.wait_for("lock.unavailable")["error"]
             spoiling.close()
             has(kubelet, 4)
-            assert len(agent.events("plugin.registration_failed")) == 1
+            assert len(agent.events("plugin.registration_failed", at_least=1)) == 1
             sockets = [p.name for p in folder.iterdir() if p.is_socket()]
             assert len(sockets) == 2
             assert not [name for name in sockets if name.startswith(".")]

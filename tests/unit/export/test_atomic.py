@@ -185,6 +185,20 @@ async def test_what_is_no_plain_file_reads_as_nothing(tmp_path: Path) -> None:
         assert await read_plain(tmp_path / name, 100) is None
 
 
+async def test_a_file_that_cannot_be_looked_at_for_the_moment_is_not_taken_for_none(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "file").write_bytes(OLD)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            await read_plain(tmp_path / "file", 100)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert await read_plain(tmp_path / "file", 100) == OLD
+
+
 OURS = ".sriov-agent-0123456789abcdef.tmp"
 
 

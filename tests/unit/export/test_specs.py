@@ -1,16 +1,22 @@
 from __future__ import annotations
 
+import asyncio
+import resource
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from agent.export.specs import CdiSpecs
-from agent.health.records import Cause
+from agent.health.records import Cause, Health
 from agent.model.device import Device
-from agent.pools.held import Held
+from agent.pools.held import Held, Holder
 from agent.pools.records import Pools
 from agent.roots import Roots
 from tests.support.devices import host, pf, vf
+from tests.support.inside import in_own_mounts, needs_root
 from tests.support.log_lines import LogLines
 from tests.support.pools import Json, assigned, pool
 
@@ -41,6 +47,25 @@ def in_the_way(roots: Roots, name: str = "sriov-dp-intel.com-net-pci-vf.json") -
     path.unlink(missing_ok=True)
     path.mkdir(parents=True)
     return path
+
+
+@contextmanager
+def mounted(folder: Path) -> Iterator[None]:
+    """A file system of its own at ``folder``."""
+    folder.mkdir(parents=True)
+    mount("-t", "tmpfs", "tmpfs", folder)
+    yield
+    unmount(folder)
+
+
+def mount(*words: str | Path) -> None:
+    """Mount something, in mounts of its own."""
+    subprocess.run(["mount", *words], check=True)
+
+
+def unmount(place: Path) -> None:
+    """Take it away again."""
+    subprocess.run(["umount", place], check=True)
 
 
 async def test_without_cdi_nothing_is_written(roots: Roots) -> None:
@@ -95,6 +120,49 @@ async def test_facts_that_return_to_what_was_written_once_are_written_again_afte
     assert list(contents(roots)) == [obstacle.name]
 
 
+@needs_root
+def test_entries_that_stand_as_they_should_be_are_good_though_nothing_can_be_written(
+    roots: Roots, log_lines: LogLines
+) -> None:
+    async def work() -> tuple[dict[str, Health], object]:
+        specs = CdiSpecs(roots, on=True)
+        with mounted(roots.cdi):
+            assert await specs.write(node(vfio(0, 21), vfio(1, 22), vfio(2, 23))) == {}
+            mount("-o", "remount,ro", roots.cdi)
+            failed = await specs.write(node(vfio(0, 21), vfio(1, 24), vfio(3, 25)))
+            mount("-o", "remount,rw", roots.cdi)
+            return dict(failed["intel.com/vf"]), await specs.write(node(vfio(0, 21), vfio(1, 24)))
+
+    failed, afterwards = in_own_mounts(lambda: asyncio.run(work()))
+    assert list(failed) == ["0000:3b:02.1", "0000:3b:02.3"]  # another group; new
+    assert afterwards == {}
+    (line,) = log_lines.fields("cdi.failed")
+    assert line["error"].endswith("mount it writable")
+
+
+@needs_root
+def test_a_device_that_two_specs_name_is_not_offered_until_the_first_can_be_written(
+    roots: Roots,
+) -> None:
+    device = vfio(0, 21)
+    both = (pool("a", {"pfNames": ["pf0#0"]}), pool("b", {"pfNames": ["pf0#1"]}))
+    moved = (pool("a", {"pfNames": ["pf0#7"]}), pool("b"))
+
+    async def work() -> tuple[dict[str, Health], object]:
+        specs = CdiSpecs(roots, on=True)
+        await specs.write(node(device, pools=both))
+        held_fast = roots.cdi / "sriov-dp-intel.com-net-pci-a.json"
+        mount("--bind", held_fast, held_fast)  # it cannot go
+        failed = await specs.write(node(device, pools=moved))
+        unmount(held_fast)
+        return dict(failed["intel.com/b"]), await specs.write(node(device, pools=moved))
+
+    failed, afterwards = in_own_mounts(lambda: asyncio.run(work()))
+    assert failed[device.id].detail == "the CDI spec of intel.com/a still names it"
+    assert afterwards == {}
+    assert list(contents(roots)) == ["sriov-dp-intel.com-net-pci-b.json"]
+
+
 async def test_a_pool_that_is_taken_out_while_its_spec_fails_is_no_fault_any_more(
     roots: Roots,
 ) -> None:
@@ -145,6 +213,24 @@ async def test_a_device_that_comes_to_another_pool_leaves_the_retired_spec_at_on
     await specs.write(assigned(host(PF0), pool("new")))
     await specs.write(assigned(host(PF0, vfio(0, 21)), pool("new")))
     assert list(contents(roots)) == ["sriov-dp-intel.com-net-pci-new.json"]
+
+
+async def test_the_entry_of_a_held_device_outlives_a_moment_without_descriptors(
+    roots: Roots,
+) -> None:
+    specs = CdiSpecs(roots, on=True)
+    await specs.write(node(vfio(0, 7)))
+    before = contents(roots)
+    holder = Holder("intel.com/vf", "pod", "default", "main")
+    gone = assigned(host(PF0), pool("vf"), held=Held({vfio(0, 7).id: holder}, complete=True))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    try:
+        assert "intel.com/vf" in await specs.write(gone)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert not await specs.write(gone)
+    assert contents(roots) == before
 
 
 async def test_leftovers_that_cannot_be_removed_are_told_once_and_tried_again(
