@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import tarfile
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from agent.errors import UsageError
@@ -15,6 +16,8 @@ from agent.host.recording import Entry
 SUFFIXES = (".tar.gz", ".tgz")
 _MAX_MEMBERS = 2_000_000
 _MAX_FILE_BYTES = 1 << 20
+_MAX_NAME = 1000
+"""Short enough that no path made of two of them passes PATH_MAX."""
 _TYPES = {"folder": tarfile.DIRTYPE, "file": tarfile.REGTYPE, "link": tarfile.SYMTYPE}
 
 
@@ -45,22 +48,59 @@ def unpack(path: Path, folder: Path) -> None:
     """Lay a recorded host out below ``folder``, which must be empty.
 
     Nothing gets outside of it: a file from a stranger may be opened. Raises UsageError for one
-    that is damaged, is no recording, or tries to.
+    that is damaged, is no recording, or tries to. (The filters of tarfile came with Python 3.11.4.)
     """
-    if not hasattr(tarfile, "data_filter"):
-        raise UsageError("recorded hosts need Python 3.11.4 or later")
     try:
         with tarfile.open(path, mode="r:gz") as tar:
-            tar.extractall(folder, members=_checked(tar), filter="data")
+            _lay_out(tar, folder)
     except (tarfile.TarError, OSError, EOFError, ValueError) as error:
         raise UsageError(f"{path} is no recorded host: {error}") from error
 
 
+def _lay_out(tar: tarfile.TarFile, folder: Path) -> None:
+    """Write folders and files first, then links, none below another: so none is written through."""
+    links: dict[Path, str] = {}
+    for member in _checked(tar):
+        place = folder / _inside(member.name)
+        if member.issym():
+            links[place] = member.linkname
+        elif member.isdir():
+            place.mkdir(parents=True, exist_ok=True)
+        else:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            content = tar.extractfile(member)
+            with place.open("xb") as file:
+                file.write(content.read() if content else b"")
+    for place, target in links.items():
+        if not links.keys().isdisjoint(place.parents):
+            raise ValueError(f"{place.relative_to(folder)}: its folder is a link")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.symlink_to(target)
+    _require_inside(links, folder)
+
+
 def _checked(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
-    """Folders, small files and links only; where they lead is checked by tarfile's own filter."""
+    """Folders, small files and links only, with names of a reasonable length."""
     for number, member in enumerate(tar):
         if not (member.isdir() or member.isfile() or member.issym()):
             raise ValueError(f"{member.name}: neither folder, file nor link")
         if member.size > _MAX_FILE_BYTES or number >= _MAX_MEMBERS:
             raise ValueError("it is larger than any host")
+        if len(member.name) > _MAX_NAME or len(member.linkname) > _MAX_NAME:
+            raise ValueError("a name in it is longer than any in sysfs")
         yield member
+
+
+def _inside(name: str) -> PurePosixPath:
+    place = PurePosixPath(name)
+    if place.is_absolute() or ".." in place.parts:
+        raise ValueError(f"{name}: leads out of the host")
+    return place
+
+
+def _require_inside(links: Iterable[Path], folder: Path) -> None:
+    """Where links lead is told once all are there: one may lead through others."""
+    root = os.path.realpath(folder)
+    for link in links:
+        if not Path(os.path.realpath(link)).is_relative_to(root):
+            raise ValueError(f"{link.relative_to(folder)}: leads out of the host")

@@ -209,6 +209,13 @@ def member(
         [member("sys", tarfile.SYMTYPE, "/etc")],
         [member("sys", tarfile.SYMTYPE, "../../outside")],
         [member("sys", tarfile.SYMTYPE, ".."), member("sys/outside")],
+        [member("sys/outside"), member("sys", tarfile.SYMTYPE, "..")],
+        [member("sys", tarfile.SYMTYPE, ".."), member("sys/outside", tarfile.SYMTYPE, "x")],
+        [member("a/b/x", tarfile.SYMTYPE, "../.."), member("a/b/y", tarfile.SYMTYPE, "x/..")],
+        [member("sys", tarfile.SYMTYPE, "n" * 1001)],
+        [member("n/" * 501)],
+        [member("/outside")],
+        [member("twice"), member("twice")],
         [member("node", tarfile.CHRTYPE)],
         [member("pipe", tarfile.FIFOTYPE)],
         [member("hard", tarfile.LNKTYPE, "/etc/passwd")],
@@ -257,3 +264,13 @@ def test_a_links_target_and_empty_entries_survive_the_archive(tmp_path: Path) ->
     root = replayed(out.getvalue(), tmp_path).host
     assert (root / "l").read_bytes() == b"x"
     assert (root / "l").is_symlink()
+
+
+def test_links_in_a_ring_and_to_nothing_are_as_recorded(tmp_path: Path) -> None:
+    links = {"a": b"b", "b": b"a", "deep/c": b"../nowhere", "deep/d": b"../a"}
+    out = io.BytesIO()
+    write_archive({name: Entry("link", target) for name, target in links.items()}, out)
+    root = replayed(out.getvalue(), tmp_path).host
+    assert {name: (root / name).readlink() for name in links} == {
+        name: Path(target.decode()) for name, target in links.items()
+    }
