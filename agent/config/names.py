@@ -1,4 +1,4 @@
-"""Which resource names kubelet and the API server take, and what is wrong with one they refuse.
+"""Which resource names kubelet, the API server and CDI take, and what is wrong with the others.
 
 The rules are Kubernetes' own for extended resources: a qualified name that stays one with
 ``requests.`` before it (quota), outside the ``kubernetes.io`` names.
@@ -42,6 +42,11 @@ def prefix_fault(prefix: str) -> str | None:
     if prefix != prefix.lower():
         return f"holds upper case letters, write {prefix.lower()}"
     return "is no DNS name: lower case letters, digits and -, in parts joined by ."
+
+
+def is_cdi_vendor(prefix: str) -> bool:
+    """Whether a valid prefix is a vendor in CDI's sense too: that begins with a letter."""
+    return prefix[:1].isalpha()
 
 
 def env_names(resource: str) -> frozenset[str]:

@@ -353,10 +353,29 @@ def test_names_that_kubernetes_refuses_are_errors(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "prefix", ["vendorx", "intel.com", "a-b.example.com", "0.1", ".".join(["x" * 60] * 4)]
+    "prefix", ["vendorx", "intel.com", "a-b.example.com", ".".join(["x" * 60] * 4)]
 )
 def test_prefixes_that_kubernetes_takes_are_accepted(prefix: str) -> None:
     assert pool_of(one(resourcePrefix=prefix)).prefix == prefix
+
+
+@pytest.mark.parametrize("prefix", ["3com.io", "0.example.com", "0.1"])
+def test_a_prefix_that_is_no_cdi_vendor_is_taken_with_a_hint(prefix: str) -> None:
+    loaded = one(resourcePrefix=prefix)
+    (hint,) = loaded.problems
+    assert loaded.config is not None
+    assert [p.prefix for p in loaded.config.pools] == [prefix]
+    assert (hint.severity, hint.path) == (Severity.HINT, "$.resourceList[0].resourcePrefix")
+    assert "with --use-cdi" in hint.message
+
+
+def test_a_default_prefix_that_is_no_cdi_vendor_is_told_once_for_all_pools() -> None:
+    pools = [{"resourceName": n, "selectors": {"vendors": ["8086"]}} for n in ("a", "b")]
+    text = json.dumps({"resourceList": pools})
+    loaded = load_config(text.encode(), source="f", default_prefix="3com.io")
+    (hint,) = loaded.problems
+    assert hint.severity is Severity.HINT
+    assert hint.message.endswith("(2 times)")
 
 
 @pytest.mark.parametrize(
