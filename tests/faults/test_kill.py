@@ -23,7 +23,7 @@ from agent.host.hardware import E810
 from agent.host.inotify import DirectoryWatch
 from agent.host.layout import HostBuilder
 from tests.e2e.conftest import ConfigFile, pool
-from tests.support.agent import PATIENCE_S, AgentProcess, LogLine
+from tests.support.agent import AgentProcess, LogLine
 from tests.support.kubelet import Kubelet
 from tests.support.podresources import PodResources
 
@@ -194,7 +194,7 @@ def killed_at_its_next_rename(agent: AgentProcess) -> Iterator[None]:
         assert tracer.stderr is not None
         assert "attached" in tracer.stderr.readline()
         yield
-        agent.process.wait(PATIENCE_S)
+        agent.process.wait(AgentProcess.patience_s)
         tracer.communicate()
 
 
@@ -213,7 +213,7 @@ def test_a_kill_between_write_and_rename_of_the_first_cdi_spec_leaves_none() -> 
     with Lane(0) as lane:
         spec = lane.host.roots.cdi / SPEC
         with lane.agent("strace", "-o", "/dev/null", *KILL_AT_RENAME) as agent:
-            agent.process.wait(PATIENCE_S)
+            agent.process.wait(AgentProcess.patience_s)
         assert_kept(spec, None)
         with lane.agent() as agent:
             lane.verify(agent)
@@ -268,7 +268,7 @@ def wait_for_admin(lane: Lane) -> None:
 
 
 async def until_there(path: Path) -> None:
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(AgentProcess.patience_s):
         with DirectoryWatch((path.parent,)) as watch:
             if path.exists():  # noqa: ASYNC240 - in memory, and nobody else waits
                 return

@@ -1,7 +1,7 @@
 """A kubelet that is stopped takes nothing and answers nothing: the agent goes on without it.
 
-What counts is not for how long it is stopped but what happens meanwhile: dozens of lists that it
-does not take, and a registration that it does not answer.
+It is stopped for 30 s by the clock, so that every timer runs out that could, with lists that it
+does not take, a registration that it does not answer, and others who ask the same sockets.
 """
 
 from __future__ import annotations
@@ -10,23 +10,37 @@ import json
 import signal
 import subprocess
 import sys
+import time
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Self
 
+import attrs
 import pytest
 
+from agent.host.hardware import E810, VfHardware
 from agent.host.layout import HostBuilder
 from tests.e2e.conftest import ConfigFile, pool
 from tests.support.agent import AgentProcess, LogLine
+from tests.support.kubelet import Endpoint
+from tests.support.protocol import message
 
 PF = "0000:3b:00.0"
 OTHER_PF = "0000:5e:00.0"
 NET = "example.com/net"
 OTHER = "example.com/other"
-CHANGES = 40
+STOPPED_S = 30.0
+VFS = 512
+FIT = 5
+"""So many lists of them fit into what a stream may send before its peer reads on."""
+BARE = VfHardware("1889", "iavf", netdevs=False, iommu=False)
 ALLOWED_KIB = 4096
+"""A hundred lists of so many devices would be more."""
+ALLOWED_DESCRIPTORS = 4
+"""Connections on their way out."""
 
 
 class StoppedKubelet:
@@ -34,16 +48,17 @@ class StoppedKubelet:
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
-        self._newest: dict[str, int] = {}
+        self.told: dict[str, list[int]] = defaultdict(list)
+        """Of each list that it got, by resource: how many devices are healthy."""
 
     def until(self, resource: str, count: int) -> None:
         """Read on until its newest list of a resource has this many healthy devices."""
         assert self._process.stdout is not None
-        while self._newest.get(resource) != count:
+        while self.told[resource][-1:] != [count]:
             line = self._process.stdout.readline()
             assert line, "the stand-in ended"
             told = json.loads(line)
-            self._newest[told["resource"]] = len(told["healthy"])
+            self.told[told["resource"]].append(len(told["healthy"]))
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
@@ -69,28 +84,34 @@ def standin(host: HostBuilder) -> Iterator[StoppedKubelet]:
 def test_lists_that_a_stopped_kubelet_does_not_take_cost_nothing_and_it_gets_the_newest(
     host: HostBuilder, config: ConfigFile, standin: StoppedKubelet
 ) -> None:
-    host.pf(PF, "ens1f0", vfs=64)
+    host.pf(PF, "ens1f0", hardware=attrs.evolve(E810, total_vfs=VFS))
+    vfs = host.add_vfs(PF, VFS, BARE)
     host.pf(OTHER_PF, "ens2f0", vfs=4)
-    health = {"recoveryHoldSeconds": 0}
-    net = pool("net", pfNames=["ens1f0"], drivers=["iavf"], health=health)
+    net = pool("net", pfNames=["ens1f0"], drivers=["iavf"])
     config.write(net)
     with AgentProcess(host.root, config.path) as agent:
-        standin.until(NET, 64)
+        standin.until(NET, VFS)
         agent.wait_for("host.followed")
         with standin.stopped():
-            change(host, agent, 20)
-            memory_kib = resident_kib(agent.process.pid)
-            change(host, agent, CHANGES)
-            assert resident_kib(agent.process.pid) < memory_kib + ALLOWED_KIB
+            end = time.monotonic() + STOPPED_S
             config.write(net, pool("other", pfNames=["ens2f0"]))
             agent.wait_for("config.reloaded")
+            gone: list[str] = []
+            while time.monotonic() < end:
+                if len(gone) == 2 * FIT:
+                    before = Taken.by(agent.process.pid)
+                gone.append(lose_one(host, agent, vfs[-1 - len(gone)]))
+                assert answers(host, vfs[0])
+            now = Taken.by(agent.process.pid)
             failed = agent.wait_for("plugin.registration_failed")
-            assert failed["resource"] == OTHER
-            assert "no answer within 10 s" in failed["error"]
-            host.set_driver(host.vfs(PF)[0], None)
-            agent.wait_for("device.removed")
-        standin.until(NET, 63)
+        standin.until(NET, VFS - len(gone))
         standin.until(OTHER, 4)
+        assert (failed["resource"], "no answer within 10 s" in failed["error"]) == (OTHER, True)
+        assert len(gone) > 4 * FIT
+        assert len(standin.told[NET]) <= 1 + FIT + 1  # the first, and the newest
+        assert not agent.events("plugin.stream_lost")
+        assert now.memory_kib < before.memory_kib + ALLOWED_KIB
+        assert now.descriptors <= before.descriptors + ALLOWED_DESCRIPTORS
         assert agent.stop() == 0
 
 
@@ -122,7 +143,36 @@ def is_new(agent: AgentProcess, event: str, before: int, _: LogLine) -> bool:
     return len(agent.events(event)) > before
 
 
-def resident_kib(pid: int) -> int:
-    """Resident memory of a process."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
+def lose_one(host: HostBuilder, agent: AgentProcess, vf: str) -> str:
+    """Take the driver of a VF away, and wait until the agent has made a list without it."""
+    host.set_driver(vf, None)
+    agent.wait_for("device.removed", lambda line: vf in line["devices"])
+    return vf
+
+
+def answers(host: HostBuilder, vf: str) -> bool:
+    """Whether somebody else who asks the pool's socket is given a device."""
+    (path,) = host.roots.device_plugins.glob("example.com_net.*.sock")
+    request = message("v1beta1.AllocateRequest")()
+    request.container_requests.add().devices_ids.append(vf)
+    endpoint = Endpoint(NET, path)
+    try:
+        answer = endpoint.call("Allocate", request).container_responses[0]
+    finally:
+        endpoint.close()
+    return str(answer.envs["PCIDEVICE_EXAMPLE_COM_NET"]) == vf
+
+
+@attrs.frozen
+class Taken:
+    """What a process has of the machine."""
+
+    memory_kib: int
+    descriptors: int
+
+    @classmethod
+    def by(cls, pid: int) -> Self:
+        """As it is now."""
+        status = Path(f"/proc/{pid}/status").read_text().splitlines()
+        memory = next(int(line.split()[1]) for line in status if line.startswith("VmRSS"))
+        return cls(memory, len(list(Path(f"/proc/{pid}/fd").iterdir())))

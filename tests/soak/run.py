@@ -49,6 +49,8 @@ def agent_in(world: World) -> AgentProcess:
 def judge(world: World, agent: AgentProcess, actors: Actors | None) -> None:
     """Wait until kubelet's view is the truth; raises SoakFailedError for what can never be."""
     kubelet = world.kubelet
+    if actors is not None and actors.faults:  # first: the truth is not known after a failed act
+        raise SoakFailedError("; ".join(actors.faults[:5]))
     for number in range(POOLS):
         wanted = world.truth(number)
         name = resource(number)
@@ -61,8 +63,6 @@ def judge(world: World, agent: AgentProcess, actors: Actors | None) -> None:
             )
     if kubelet.lies:
         raise SoakFailedError(kubelet.lies[0])
-    if actors is not None and actors.faults:
-        raise SoakFailedError("; ".join(actors.faults[:5]))
     errors = [
         line
         for line in agent.log

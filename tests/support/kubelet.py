@@ -23,6 +23,8 @@ from tests.support.protocol import handlers, message, stub
 
 PATIENCE_S = 20.0
 _LOCAL = (("grpc.use_local_subchannel_pool", 1),)
+_MODEST = (*_LOCAL, ("grpc.http2.bdp_probe", 0))
+"""What one stream may send before its reader reads on stays as HTTP/2 begins: 64 KiB."""
 _SCAN_S = 0.005
 
 
@@ -51,7 +53,7 @@ class Endpoint:
     def __init__(self, resource: str, path: Path) -> None:
         self.resource = resource
         self.path = path
-        self.channel = grpc.insecure_channel(f"unix:{path}", options=_LOCAL)
+        self.channel = grpc.insecure_channel(f"unix:{path}", options=_MODEST)
         self.stream: Any = None
         self.lists: list[tuple[Device, ...]] = []
         self.ended = False
