@@ -17,6 +17,7 @@ from agent.kinds import kind_of_class
 from agent.model.device import Device, Kind, Netdev, RdmaDevice, Role, VdpaDevice
 
 _INTEL = "8086"
+_VF = Role.VF  # a member of an enumeration takes half as long to look up as a record to make
 
 
 @attrs.frozen
@@ -33,6 +34,8 @@ class Host:
     vdpa: Mapping[str, tuple[VdpaDevice, ...]] = attrs.field(factory=dict)
     auxiliary: AuxiliaryBus = AuxiliaryBus()
     devlink: DevlinkFacts = DevlinkFacts()
+    vfio_groups: frozenset[int] = frozenset()
+    """Groups of which it is known that there is an IOMMU."""
     ddptool: str | None = None
     """Path of the program to ask for DDP profiles, where it is wanted and there."""
 
@@ -106,24 +109,29 @@ def read_vf(host: Host, bdf: str, pf: Pf) -> Device | Skipped | Unreadable | Non
         return None
     try:
         ids = pci.identity(folder)
-        kind = _kind(folder, ids.pci_class)
+        kind = kind_of_class(ids.pci_class) or _kind(folder, ids.pci_class)
         if kind is None:
             return Skipped(ids.pci_class)
         driver = pci.driver(folder)
+        group = vfio.iommu_group(folder)
         rdma_devices: tuple[RdmaDevice, ...] = ()
         netdevs: tuple[Netdev, ...] = ()
+        uio: tuple[str, ...] = ()
+        pkey = None
         noiommu = False
         if vfio.is_vfio(driver):  # then there is no netdev and no RDMA device
-            noiommu = vfio.is_noiommu(folder)
+            noiommu = group not in host.vfio_groups and vfio.is_noiommu(folder)
         else:
             netdevs = _brief(host, folder, bdf, driver)
             rdma_devices = rdma.devices_of(folder, bdf, host.rdma)
+            pkey = rdma.pkey(folder, rdma_devices)
+            uio = pci.uio(folder, driver)
         index = pf.index_of.get(bdf)
         # In the record's own order: so many keywords would cost more than reading two files.
         return Device(
             bdf,
             kind,
-            Role.VF,
+            _VF,
             bdf,
             ids.vendor,
             ids.device,
@@ -136,17 +144,17 @@ def read_vf(host: Host, bdf: str, pf: Pf) -> Device | Skipped | Unreadable | Non
             0,  # total_vfs
             0,  # num_vfs
             netdevs,
-            vfio.iommu_group(folder),
+            group,
             noiommu,
-            pci.uio(folder, driver),
+            uio,
             pci.acpi_index(folder),
             rdma_devices,
             host.devlink.enable_rdma.get(bdf),
-            rdma.pkey(folder, rdma_devices),
+            pkey,
             host.vdpa.get(bdf, ()),
             _vf_ddp(host, bdf, pf),
             None,  # aux_type
-            pf.ports.get(("vf", index)) if index is not None else None,
+            pf.ports.get(("vf", index)) if pf.ports and index is not None else None,
         )
     except pci.MissingAttributeError as error:
         return _unreadable(host, bdf, error.attribute)
@@ -205,7 +213,7 @@ def derived(host: Host, vf: Device, pf: Pf) -> Device:
 def _pf(host: Host, folder: int, entries: frozenset[str], bdf: str, kind: Kind) -> Pf:
     ids = pci.identity(folder)
     driver = pci.driver(folder)
-    sriov = pci.sriov(folder, entries)
+    sriov = pci.sriov(folder, entries, host.folders)
     eswitch = switchdev.tell_apart(_whole(host, folder, netdev.listed(folder, entries)))
     rdma_devices = rdma.devices_of(folder, bdf, host.rdma)
     is_network = kind is Kind.NET_DEVICE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 from collections.abc import Iterable
 from contextlib import aclosing
@@ -12,8 +13,9 @@ import attrs
 from agent import logs
 from agent.bus import Bus
 from agent.discovery.uevents import is_relevant, touched_by
-from agent.host.netlink import Netlink, Overrun, Uevent, open_netlink
+from agent.host.netlink import Netlink, open_netlink
 from agent.host.route_events import DefaultRouteEvents
+from agent.host.uevents import Overrun, Uevent
 from agent.model.device import Netdev, Role
 from agent.model.events import HostHint, LinksChanged, SnapshotTaken
 from agent.model.link import LinkFact, Links
@@ -71,6 +73,7 @@ class LinkMonitor:
             self._netlink = netlink
             self.is_open = True
             logs.forget("netlink.lost", "")
+            gc.freeze()  # what it took to import stays: no collection need walk through it
             logs.emit("netlink.open", receive_buffer_bytes=netlink.receive_buffer_bytes)
             self._ask_all()
             self._bus.publish(HostHint("netlink"))
@@ -198,8 +201,7 @@ class LinkMonitor:
         async with aclosing(netlink.uevents()) as events:
             async for event in events:
                 if isinstance(event, Overrun):
-                    self._bus.publish(HostHint("uevent"))
-                    self._congested.set()
+                    self._overrun()
                 elif is_relevant(event, self._snapshot, self._roots):
                     self._bus.publish(HostHint("uevent", touched_by(event)))
                 if isinstance(event, Uevent) and event.interface in self._names:
@@ -224,10 +226,10 @@ def _name_of(ifindex: int) -> str | None:
 
 def carriers(snapshot: Snapshot) -> tuple[Netdev, ...]:
     """The netdevs on which some device's link hangs: of PFs, and of functions without a PF here."""
-    pfs = snapshot.pfs
+    pfs, role = snapshot.pfs, Role.PF
     return tuple(
         netdev
         for device in snapshot.devices
-        if device.netdevs and (device.role is Role.PF or device.pf_address not in pfs)
+        if device.netdevs and (device.role is role or device.pf_address not in pfs)
         for netdev in device.netdevs
     )

@@ -209,6 +209,7 @@ class Monitor:
 
 def _lost_its_vfs(before: Snapshot, after: Snapshot) -> bool:
     """Whether a PF has none of the VFs that it had, and still counts some."""
-    had, has = ({d.pf_address for d in s.devices if d.role is Role.VF} for s in (before, after))
+    role = Role.VF
+    had, has = ({d.pf_address for d in s.devices if d.role is role} for s in (before, after))
     pfs = (after.pfs.get(address or "") for address in had - has)
     return any(pf.num_vfs for pf in pfs if pf is not None)

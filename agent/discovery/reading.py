@@ -5,7 +5,7 @@ One code path for both, so that what a rescan says of a function is what a scan 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from itertools import filterfalse
 from typing import TypeVar
@@ -15,6 +15,7 @@ import attrs
 from agent.discovery.functions import (
     Host,
     Pf,
+    Skipped,
     Unreadable,
     VfOf,
     derived,
@@ -23,7 +24,7 @@ from agent.discovery.functions import (
     read_vf,
 )
 from agent.discovery.representors import with_ports
-from agent.discovery.sight import Outcome, Sight, Tables, device_of
+from agent.discovery.sight import Outcome, Sight, Tables
 from agent.host import auxiliary
 from agent.model.device import Device, Kind
 
@@ -43,53 +44,73 @@ class Reading:
         self._before = before
         self.functions = kept
         """By PCI address, in no order."""
+        self.pfs = {bdf: pf for bdf, pf in before.pfs.items() if bdf in kept}
+        """Those of them that are no VFs."""
+        self.devices: tuple[Device, ...] = ()
+        """The functions as the bus has them, each followed by its auxiliary devices."""
+        self.skipped: list[Skipped] = []
         self.unreadable: list[tuple[str, str]] = []
         self.auxiliary: dict[str, tuple[Device, ...]] = {}
         self.strays: frozenset[str] = frozenset()
         self._fresh = dict.fromkeys(filterfalse(kept.__contains__, host.folders))
+        self._keeps_any = bool(kept)
         self._moved = set(filterfalse(kept.__contains__, before.functions))
         """Functions whose netdevs, or those below them, may be others than before."""
         self._renewed: set[str] = set()
         """PFs that are not the record they were."""
         self._pf_of: dict[str, str] = {}
-        """VF -> its PF, as PFs or else VFs tell."""
+        """VF that is not kept -> its PF, as PFs or else VFs tell."""
 
     def run(self) -> None:
         """Read what is not kept, then bring what is kept in line with it."""
-        for pf in self._pfs():
-            self._pf_of.update(dict.fromkeys(pf.index_of, pf.address))
+        for pf in self.pfs.values():
+            self._pf_of.update(dict.fromkeys(pf.index_of.keys() & self._fresh, pf.address))
         self._read_pfs()
         self._place_representors()
         self._read_vfs()
-        self._derive_kept()
-        self._read_auxiliary()
+        if self._keeps_any:
+            self._derive_kept()
+        functions = self._in_bus_order()
+        self._read_auxiliary(functions)
+        self.devices = tuple(self._with_auxiliary(functions) if self.auxiliary else functions)
 
     def sight(self, tables: Tables) -> Sight:
         """What was seen, for the next scan."""
-        seen = Sight(tables, self.functions, self.auxiliary, self.strays)
-        if not self._before.functions:
-            return attrs.evolve(seen, home_of=dict(seen.netdevs_at(self.functions)))
-        moved = self._moved | self._fresh.keys()
-        homes = dict(self._before.home_of)
-        for name, _ in self._before.netdevs_at(moved):
-            homes.pop(name, None)
-        homes.update(seen.netdevs_at(moved))
-        return attrs.evolve(seen, home_of=homes)
+        seen = Sight(tables, self.functions, self.pfs, self.auxiliary, self.strays)
+        if self._keeps_any:
+            moved = self._moved | self._fresh.keys()
+            homes = {**self._before.netdevs_of_others(moved), **dict(seen.netdevs_at(moved))}
+        else:
+            homes = dict(seen.netdevs_at(self.functions))
+        homeless = frozenset(filterfalse(homes.__contains__, tables.interfaces)) - self.strays
+        return Sight(tables, self.functions, self.pfs, self.auxiliary, self.strays, homes, homeless)
 
-    def devices(self) -> tuple[Device, ...]:
-        """The functions as the bus has them, each followed by its auxiliary devices."""
+    def _in_bus_order(self) -> list[Device]:
+        """The devices among the functions; those that are passed over are noted."""
         found: list[Device] = []
-        for bdf in self._host.folders:
-            outcome = self.functions.get(bdf)
-            device = outcome.device if type(outcome) is Pf else outcome
-            if type(device) is Device:
-                found.append(device)
-                if self.auxiliary:
-                    found.extend(self.auxiliary.get(bdf, ()))
-        return tuple(found)
+        for outcome in map(self.functions.get, self._host.folders):
+            if type(outcome) is Device:  # as almost all are
+                found.append(outcome)
+            elif type(outcome) is Skipped:
+                self.skipped.append(outcome)
+            elif type(outcome) is Pf and outcome.device is not None:
+                found.append(outcome.device)
+        return found
 
-    def _pfs(self) -> list[Pf]:
-        return [o for o in self.functions.values() if type(o) is Pf]
+    def _with_auxiliary(self, functions: list[Device]) -> Iterator[Device]:
+        for function in functions:
+            yield function
+            yield from self.auxiliary.get(function.id, ())
+
+    def _put(self, bdf: str, outcome: Outcome | None) -> None:
+        """Take in what a function is; None = it is none that can be read."""
+        self.pfs.pop(bdf, None)
+        if outcome is None:
+            self.functions.pop(bdf, None)
+        else:
+            self.functions[bdf] = outcome
+            if isinstance(outcome, Pf):
+                self.pfs[bdf] = outcome
 
     def _claim(self, pf: Pf) -> None:
         """A PF knows its VFs, and knows better than what was read of them before."""
@@ -97,13 +118,12 @@ class Reading:
         for vf in pf.index_of.keys() & self.functions.keys():
             known = self.functions[vf]
             if not isinstance(known, Device) or known.pf_address != pf.address:
-                del self.functions[vf]
+                self._put(vf, None)
                 self._fresh[vf] = None
 
     def _read_pfs(self) -> None:
         """Those that were PFs first: then a new VF needs no look of its own to be known as one."""
-        before = self._before.functions
-        known = [bdf for bdf in self._fresh if isinstance(before.get(bdf), Pf)]
+        known = [bdf for bdf in self._before.pfs if bdf in self._fresh]
         late: dict[str, None] = {}
         for bdf in (*known, *self._fresh):
             if bdf in self._pf_of or bdf in self.functions:
@@ -125,48 +145,46 @@ class Reading:
         """Take in what reading one function came to."""
         if isinstance(outcome, Unreadable):
             self.unreadable.append((outcome.bdf, outcome.attribute))
-            self.functions.pop(bdf, None)
-        elif outcome is None:
-            self.functions.pop(bdf, None)
-        else:
-            self.functions[bdf] = outcome = _same(self._before.functions.get(bdf), outcome)
-            if isinstance(outcome, Pf):
-                self._claim(outcome)
+            outcome = None
+        if outcome is not None:
+            outcome = _same(self._before.functions.get(bdf), outcome)
+        self._put(bdf, outcome)
+        if isinstance(outcome, Pf):
+            self._claim(outcome)
 
     def _place_representors(self) -> None:
-        pfs = {pf.address: pf for pf in self._pfs()}
-        owned = {name for pf in pfs.values() for name in pf.eswitch.names}
+        owned = {name for pf in self.pfs.values() for name in pf.eswitch.names}
         below_pfs = frozenset(owned)
-        self.functions.update(with_ports(self._host, pfs, owned, self._no_representors(pfs)))
+        self.pfs = dict(with_ports(self._host, self.pfs, owned, self._no_representors()))
+        self.functions.update(self.pfs)
         self.strays = frozenset(owned - below_pfs)
-        before = self._before.functions
-        were = [bdf for bdf in self._moved if type(before[bdf]) is Pf]
-        for bdf in (*pfs, *were):
+        before = self._before.pfs
+        for bdf in (*self.pfs, *(self._moved & before.keys())):
             if self.functions.get(bdf) is not before.get(bdf):
                 self._renewed.add(bdf)
 
-    def _no_representors(self, pfs: Mapping[str, Pf]) -> AbstractSet[str]:
+    def _no_representors(self) -> AbstractSet[str]:
         """The netdevs of kept functions that are known to stand for nothing else."""
-        if not any(pf.eswitch.switch_id for pf in pfs.values()):
+        if not any(pf.eswitch.switch_id for pf in self.pfs.values()):
             return frozenset()
-        return self._before.netdevs_of_others(self._fresh) - self._before.strays
+        return self._before.netdevs_of_others(self._fresh).keys() - self._before.strays
 
     def _read_vfs(self) -> None:
-        known = self._before.functions
+        known, host = self._before.functions, self._host
         for bdf in tuple(self._fresh):
             pf_address = self._pf_of.get(bdf)
-            if pf_address is not None and bdf in self._host.folders:
-                outcome = read_vf(self._host, bdf, self._pf(pf_address))
-                if type(outcome) is Device:  # as almost all are
-                    before = known.get(bdf)
-                    self.functions[bdf] = before if before == outcome else outcome
-                else:
-                    self._note(bdf, outcome)
+            if pf_address is None or bdf not in host.folders:
+                continue
+            outcome = read_vf(host, bdf, self.pfs.get(pf_address) or Pf(pf_address))
+            if type(outcome) is Device:  # as almost all are
+                before = known.get(bdf)
+                self.functions[bdf] = outcome if before is None or before != outcome else before
+            else:
+                self._note(bdf, outcome)
 
     def _pf(self, address: str) -> Pf:
         """A PF, or the little that is known of one that is not among this host's devices."""
-        found = self.functions.get(address)
-        return found if isinstance(found, Pf) else Pf(address)
+        return self.pfs.get(address) or Pf(address)
 
     def _derive_kept(self) -> None:
         """VFs that were not read again have the name, index and so on from their PF."""
@@ -176,13 +194,13 @@ class Reading:
             if isinstance(vf, Device) and vf.pf_address in self._renewed and bdf not in self._fresh:
                 self.functions[bdf] = derived(self._host, vf, self._pf(vf.pf_address))
 
-    def _read_auxiliary(self) -> None:
+    def _read_auxiliary(self, parents: list[Device]) -> None:
         """Those directly below a network function of this host; accelerators' are not asked for."""
         if self._host.auxiliary.is_empty:
             return
-        for bdf in self._host.folders:
-            parent = device_of(self.functions.get(bdf))
-            if parent is None or parent.kind is not Kind.NET_DEVICE:
+        for parent in parents:
+            bdf = parent.id
+            if parent.kind is not Kind.NET_DEVICE:
                 continue
             if bdf in self._fresh or parent.pf_address in self._renewed:
                 self._moved.add(bdf)

@@ -43,7 +43,7 @@ def _strays(host: Host, owned: set[str], passed_over: AbstractSet[str]) -> Itera
     """Representors that no function's folder lists."""
     if host.net.folder is None:
         return
-    for name in sorted(host.net.names.difference(owned, passed_over)):
+    for name in sorted(set(host.net.names).difference(owned, passed_over)):
         with sysfs.folder(name, host.net.folder) as folder:
             port = netdev.read_port(folder, name) if folder is not None else None
             representor = switchdev.representor_of(port) if port else None

@@ -12,10 +12,13 @@ from agent.model.device import Device, Role
 from agent.roots import Roots
 
 
-def reread(roots: Roots, devices: tuple[Device, ...]) -> tuple[Device, ...]:
+def reread(
+    roots: Roots, devices: tuple[Device, ...], known: RdmaHost | None = None
+) -> tuple[Device, ...]:
     """The devices as they are now, those that are gone left out; for a worker thread.
 
-    Facts of their PF (its name, VF indexes, representors) and of devlink are those of the given
+    What a scan knows of the host's RDMA devices spares asking about those of all others. Facts of
+    their PF (its name, VF indexes, representors) and of devlink are those of the given
     devices: they do not change by themselves, and only a scan reads them.
     """
     with (
@@ -31,19 +34,23 @@ def reread(roots: Roots, devices: tuple[Device, ...]) -> tuple[Device, ...]:
             bus=bus,
             net=NetClass(class_net),
             folders={d.pci_address: pci.folder_name(bus, d.pci_address) for d in devices},
-            rdma=_rdma_host(sys, dev, devices),
+            rdma=_rdma_host(sys, dev, devices, known),
             vdpa=vdpa.read_bus(sys),
         )
         read = (_read_again(host, device) for device in devices)
         return tuple(device for device in read if device is not None)
 
 
-def _rdma_host(sys: int, dev: int | None, devices: tuple[Device, ...]) -> RdmaHost:
+def _rdma_host(
+    sys: int, dev: int | None, devices: tuple[Device, ...], known: RdmaHost | None
+) -> RdmaHost:
     """The host's RDMA nodes, which are many, only if one of the devices has an RDMA device now."""
     paths = (
         f"{pci.BUS if d.id == d.pci_address else auxiliary.BUS}/{d.id}/infiniband" for d in devices
     )
-    return rdma.read_host(sys, dev) if any(sysfs.exists(sys, p) for p in paths) else RdmaHost()
+    if not any(sysfs.exists(sys, p) for p in paths):
+        return RdmaHost()
+    return rdma.read_host(sys, dev, known, {d.id for d in devices})
 
 
 def _read_again(host: Host, known: Device) -> Device | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from collections.abc import Set as AbstractSet
+from operator import attrgetter
 
 from agent.discovery.functions import Skipped
 from agent.discovery.reading import Reading
@@ -57,6 +58,11 @@ class Scanner:
         self.whole = 0
         """How many scans read everything."""
 
+    @property
+    def rdma(self) -> RdmaHost:
+        """What the last scan knows of RDMA devices and their nodes."""
+        return self._sight.tables.rdma
+
     def scan(
         self,
         generation: int = 0,
@@ -79,19 +85,27 @@ class Scanner:
     def _look(
         self, generation: int, needs: frozenset[str], touched: Collection[str] | None
     ) -> Snapshot:
-        roots = self._roots
-        with (
-            sysfs.folder(roots.sys) as sys,
-            sysfs.folder(roots.dev) as dev,
-            sysfs.folder(roots.sys / pci.BUS) as bus,
-            sysfs.folder(roots.sys / netdev.CLASS) as class_net,
-        ):
+        with sysfs.folder(self._roots.sys) as sys, sysfs.folder(self._roots.dev) as dev:
             if sys is None:
                 self._sight = _NO_SIGHT
                 return Snapshot(generation=generation)
+            return self._look_below(sys, dev, generation, needs, touched)
+
+    def _look_below(
+        self,
+        sys: int,
+        dev: int | None,
+        generation: int,
+        needs: frozenset[str],
+        touched: Collection[str] | None,
+    ) -> Snapshot:
+        with (
+            sysfs.folder(pci.BUS, sys) as bus,
+            sysfs.folder(netdev.CLASS, sys) as class_net,
+        ):
             if bus is None:
-                interfaces = frozenset(sysfs.listing(class_net) if class_net is not None else ())
-                self._sight = Sight(Tables(interfaces=interfaces))
+                names = netdev.read_class(class_net).names
+                self._sight = Sight(Tables(interfaces=names), homeless=frozenset(names))
                 return self._snapshot(generation, class_net, rdma.read_host(sys, dev))
             folders = Folders(sys, dev, bus, class_net)
             reading = self._read(folders, self._asked(needs), touched)
@@ -109,7 +123,7 @@ class Scanner:
         changed = None if touched is None else read_changed(folders, asked, before, touched)
         kept: dict[str, Outcome] = {}
         if changed is None:
-            host, tables = read_whole(folders, asked)
+            host, tables = read_whole(folders, asked, before)
         else:
             host, tables, fresh = changed
             kept.update(before.functions)
@@ -127,26 +141,24 @@ class Scanner:
         rdma_host: RdmaHost,
         reading: Reading | None = None,
     ) -> Snapshot:
-        devices = reading.devices() if reading else ()
-        sight = self._sight
-        others = sight.tables.interfaces - sight.home_of.keys() - sight.strays
+        devices = reading.devices if reading else ()
         return Snapshot(
             generation=generation,
             devices=devices,
             default_route_netdevs=_default_routes(self._roots, netlink=self._netlink),
-            netdev_parents=tuple(_netdev_parents(class_net, others)),
-            skipped_classes=_skipped(sight.functions.values()),
+            netdev_parents=tuple(_netdev_parents(class_net, self._sight.homeless)),
+            skipped_classes=_skipped(reading.skipped) if reading else (),
             missing_rdma_modules=(
-                rdma_host.missing_modules if any(d.rdma for d in devices) else ()
+                rdma_host.missing_modules if any(map(attrgetter("rdma"), devices)) else ()
             ),
             rdma_cm=rdma_host.rdma_cm,
             unreadable=tuple(sorted(reading.unreadable)) if reading else (),
         )
 
 
-def _skipped(outcomes: Iterable[Outcome]) -> tuple[tuple[str, int], ...]:
+def _skipped(outcomes: Iterable[Skipped]) -> tuple[tuple[str, int], ...]:
     """How many functions of each class were passed over."""
-    classes = Counter(f"0x{o.pci_class >> 8:04x}" for o in outcomes if type(o) is Skipped)
+    classes = Counter(f"0x{o.pci_class >> 8:04x}" for o in outcomes)
     return tuple(sorted(classes.items()))
 
 

@@ -35,10 +35,11 @@ def device_of(outcome: Outcome | None) -> Device | None:
 class Tables:
     """What was read once for all functions, by owner."""
 
-    listed: frozenset[str] = frozenset()
-    """The entries of the PCI bus as they are spelled there."""
+    listed: tuple[str, ...] = ()
+    """The entries of the PCI bus as they are spelled and ordered there."""
     folders: Mapping[str, str] = attrs.field(factory=dict)
-    interfaces: frozenset[str] = frozenset()
+    interfaces: tuple[str, ...] = ()
+    """What the class of netdevs lists."""
     rdma: RdmaHost = RdmaHost()
     vdpa: Mapping[str, tuple[VdpaDevice, ...]] = attrs.field(factory=dict)
     auxiliary: AuxiliaryBus = AuxiliaryBus()
@@ -52,6 +53,8 @@ class Sight:
     tables: Tables = Tables()
     functions: Mapping[str, Outcome] = attrs.field(factory=dict)
     """By PCI address; what could not be read is not here, so that it is tried again."""
+    pfs: Mapping[str, Pf] = attrs.field(factory=dict)
+    """Those of them that are no VFs."""
     auxiliary: Mapping[str, tuple[Device, ...]] = attrs.field(factory=dict)
     """Function -> its auxiliary devices, for those that have any."""
     strays: frozenset[str] = frozenset()
@@ -59,16 +62,19 @@ class Sight:
 
     home_of: Mapping[str, str] = attrs.field(factory=dict)
     """Netdev -> the function that it belongs to, by itself or by an auxiliary device."""
+    homeless: frozenset[str] = frozenset()
+    """Interfaces that belong to no function and stand for none."""
 
     def netdevs_at(self, functions: Iterable[str]) -> Iterator[tuple[str, str]]:
         """(netdev, function) for all netdevs of these functions and what is below them."""
         for bdf in functions:
             outcome = self.functions.get(bdf)
-            if isinstance(outcome, Pf):
+            if type(outcome) is Device:
+                for netdev in outcome.netdevs:
+                    yield netdev.name, bdf
+            elif isinstance(outcome, Pf):
                 yield from ((name, bdf) for name in outcome.eswitch.names)
-            elif isinstance(outcome, Device) and outcome.netdevs:
-                yield from ((n.name, bdf) for n in outcome.netdevs)
-            if bdf in self.auxiliary:
+            if self.auxiliary and bdf in self.auxiliary:
                 yield from ((n.name, bdf) for d in self.auxiliary[bdf] for n in d.netdevs)
 
     def _devices(self) -> Iterator[Device]:
@@ -85,9 +91,12 @@ class Sight:
         """These functions and the auxiliary devices below them."""
         return {*touched, *(name for name, home in self.parent_of.items() if home in touched)}
 
-    def netdevs_of_others(self, touched: Collection[str]) -> AbstractSet[str]:
-        """The netdevs of all functions that were not touched."""
-        return self.home_of.keys() - {name for name, _ in self.netdevs_at(touched)}
+    def netdevs_of_others(self, touched: Iterable[str]) -> Mapping[str, str]:
+        """The netdevs of all functions that were not touched, with those functions."""
+        others = dict(self.home_of)
+        for name, _ in self.netdevs_at(touched):
+            others.pop(name, None)
+        return others
 
     def parents_of_others(self, touched: Collection[str]) -> Mapping[str, str]:
         """Auxiliary device -> the folder above it, of all functions that were not touched."""
@@ -101,18 +110,27 @@ class Sight:
         none, and sends no event then.
         """
         functions = {self.parent_of.get(name, name) for name in touched}
-        functions.update(bdf for bdf, o in self.functions.items() if _is_unfinished(o))
+        functions.update(bdf for bdf, pf in self.pfs.items() if _is_unfinished(pf))
         return functions | {
             vf.pf_address
             for bdf in functions
             if isinstance(vf := self.functions.get(bdf), Device) and vf.pf_address is not None
         }
 
-    def changed_in(self, host: Host) -> set[str]:
+    def gone_from(self, host: Host) -> set[str]:
+        """Functions that the bus does not list any more."""
+        if host.folders is self.tables.folders:
+            return set()
+        return self.functions.keys() - host.folders.keys()
+
+    def changed_in(self, host: Host, now: Tables) -> set[str]:
         """Owners of what the tables list otherwise than before."""
         before = self.tables
         rdma, aux, devlink = host.rdma, host.auxiliary, host.devlink
-        changed = {self.home_of.get(name, "") for name in before.interfaces - host.net.names}
+        changed: set[str] = set()
+        if now.interfaces is not before.interfaces:
+            vanished = set(before.interfaces).difference(now.interfaces)
+            changed.update(self.home_of.get(name, "") for name in vanished)
         for owner, netdevs in host.net.below.items():
             home = self.parent_of.get(owner, owner)
             if any(self.home_of.get(name) != home for name, _ in netdevs):
@@ -127,16 +145,12 @@ class Sight:
         return changed | _differing(before.devlink.enable_rdma, devlink.enable_rdma)
 
 
-def _is_unfinished(outcome: Outcome) -> bool:
-    return (
-        type(outcome) is Pf
-        and outcome.device is not None
-        and outcome.device.num_vfs != len(outcome.index_of)
-    )
+def _is_unfinished(pf: Pf) -> bool:
+    return pf.device is not None and pf.device.num_vfs != len(pf.index_of)
 
 
 def _differing(before: Mapping[str, object], now: Mapping[str, object]) -> set[str]:
     """The keys under which two tables do not hold the same."""
-    if before == now:
+    if before is now or before == now:
         return set()
     return {key for key in before.keys() | now.keys() if before.get(key) != now.get(key)}

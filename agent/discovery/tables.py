@@ -6,16 +6,14 @@ was told of functions that are to be kept; but whoever has another entry than be
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 import attrs
 
 from agent.discovery.functions import Host
 from agent.discovery.sight import Sight, Tables
-from agent.host import auxiliary, netdev, pci, rdma, sysfs, vdpa
+from agent.host import auxiliary, netdev, pci, rdma, sysfs, vdpa, vfio
 from agent.host.devlink import DevlinkFacts
-
-_NO_SIGHT = Sight()
 
 
 @attrs.frozen
@@ -37,9 +35,9 @@ class Asked:
     ddptool: str | None = None
 
 
-def read_whole(folders: Folders, asked: Asked) -> tuple[Host, Tables]:
-    """Everything that the host tells now."""
-    return _read(folders, asked, _NO_SIGHT, ())
+def read_whole(folders: Folders, asked: Asked, before: Sight) -> tuple[Host, Tables]:
+    """Everything that the host tells now; what it told before is the same object."""
+    return _read(folders, asked, before, None)
 
 
 def read_changed(
@@ -55,27 +53,34 @@ def read_changed(
         host, tables = _read(folders, asked, before, fresh)
         if tables.auxiliary.unplaced or before.tables.auxiliary.unplaced:
             return None
-        gone = before.functions.keys() - host.folders.keys()
-        more = before.closure(gone | before.changed_in(host)) - fresh
+        more = before.closure(before.gone_from(host) | before.changed_in(host, tables)) - fresh
         if not more:
             return host, tables, fresh
         fresh |= more
 
 
 def _read(
-    folders: Folders, asked: Asked, known: Sight, fresh: Collection[str]
+    folders: Folders, asked: Asked, before: Sight, fresh: Collection[str] | None
 ) -> tuple[Host, Tables]:
-    """The tables; of functions that are not ``fresh`` those facts are taken that are known."""
-    listed = frozenset(sysfs.listing(folders.bus))
+    """The tables; of functions that are not ``fresh`` those facts are taken that are known.
+
+    None = all are.
+    """
+    known = before.tables
+    others = () if fresh is None else before.netdevs_of_others(fresh)
+    owners = None if fresh is None else before.owners_at(fresh)
+    parents = None if fresh is None else before.parents_of_others(fresh)
+    listed = sysfs.listing_again(folders.bus, known.listed)
     host = Host(
         sys=folders.sys,
         bus=folders.bus,
-        net=netdev.read_class(folders.class_net, known.netdevs_of_others(fresh)),
-        folders=_in_bus_order(listed, known.tables),
-        rdma=rdma.read_host(folders.sys, folders.dev, known.tables.rdma, known.owners_at(fresh)),
+        net=netdev.read_class(folders.class_net, known.interfaces, others),
+        folders=known.folders if listed is known.listed else pci.in_bus_order(listed),
+        rdma=rdma.read_host(folders.sys, folders.dev, known.rdma, owners),
         vdpa=vdpa.read_bus(folders.sys),
-        auxiliary=auxiliary.read_bus(folders.sys, known.parents_of_others(fresh)),
+        auxiliary=auxiliary.read_bus(folders.sys, parents),
         devlink=asked.devlink,
+        vfio_groups=vfio.groups(folders.sys) if fresh is None else frozenset(),
         ddptool=asked.ddptool,
     )
     return host, Tables(
@@ -87,7 +92,3 @@ def _read(
         auxiliary=host.auxiliary,
         devlink=host.devlink,
     )
-
-
-def _in_bus_order(listed: frozenset[str], known: Tables) -> Mapping[str, str]:
-    return known.folders if listed == known.listed else pci.in_bus_order(listed)

@@ -28,6 +28,7 @@ _MASK = (
     | Mask.ONLYDIR
     | Mask.DONT_FOLLOW
 )
+_CAME = Mask.CREATE | Mask.MOVED_TO
 
 
 async def follow_tree(roots: Roots, bus: Bus) -> None:
@@ -42,33 +43,39 @@ async def follow_tree(roots: Roots, bus: Bus) -> None:
 
 async def _follow(roots: Roots, bus: Bus) -> None:
     with Inotify() as inotify:
-        watched = await asyncio.to_thread(_watch_all, inotify, roots)
-        logs.emit("host.followed", by="inotify", folders=watched)
+        await _watch_all(inotify, roots)
         bus.publish(HostHint("tree"))
-        async for _ in _changes(inotify):
+        async for _ in _changes(inotify, roots):
             bus.publish(HostHint("tree"))
 
 
-def _watch_all(inotify: Inotify, roots: Roots) -> int:
+async def _watch_all(inotify: Inotify, roots: Roots) -> None:
     """Watch the three trees, which takes seconds where there are thousands of VFs."""
-    return sum(_watch(inotify, top) for top in (roots.sys, roots.dev, roots.proc / "net"))
+    trees = (roots.sys, roots.dev, roots.proc / "net")
+    watched = await asyncio.to_thread(lambda: sum(_watch(inotify, top) for top in trees))
+    logs.emit("host.followed", by="inotify", folders=watched)
 
 
-async def _changes(inotify: Inotify) -> AsyncIterator[None]:
+async def _changes(inotify: Inotify, roots: Roots) -> AsyncIterator[None]:
     async for event in inotify:
-        if event.mask & Mask.ISDIR and event.mask & (Mask.CREATE | Mask.MOVED_TO) and event.path:
+        if event.mask & Mask.Q_OVERFLOW:  # folders may have come of which no event tells
+            await _watch_all(inotify, roots)
+        elif event.mask & Mask.ISDIR and event.mask & _CAME and event.path:
             _watch(inotify, event.path)
         if not event.mask & Mask.IGNORED:
             yield
 
 
 def _watch(inotify: Inotify, top: Path) -> int:
-    """Watch every folder of a tree, from the top down so that nothing slips between."""
-    count = 0
-    for folder, _, _ in os.walk(top):
+    """Watch every folder of a tree, each before it is listed so that nothing slips between."""
+    count, waiting = 0, [os.fspath(top)]
+    while waiting:
+        folder = waiting.pop()
         try:
             inotify.add_watch(folder, _MASK)
-        except FileNotFoundError:
+            with os.scandir(folder) as entries:
+                waiting.extend(e.path for e in entries if e.is_dir(follow_symlinks=False))
+        except (FileNotFoundError, NotADirectoryError):  # it is gone, or something else by now
             continue
         except OSError as error:
             logs.emit("host.not_followed", folder=folder, error=limit_of(error))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from agent.host.netlink import Uevent
+from agent.host.uevents import Uevent
 from agent.model.snapshot import Snapshot
 from agent.roots import Roots
 

@@ -155,24 +155,29 @@ class HostBuilder:
         """Unplug a function with everything below it, netdevs first as drivers do."""
         for netdev in self.netdevs(bdf):
             self.remove_netdev(netdev)
+        self._hide_group(self.folder(bdf))
         (self.root / "sys/bus/pci/devices" / bdf).unlink()
         shutil.rmtree(self.folder(bdf))
 
     def set_driver(self, owner: str, driver: str | None) -> None:
         """Bind a function to another driver, or to none."""
+        self._hide_group(self.folder(owner))
         self._bind(self.folder(owner), "pci", driver)
+        self._show_group(self.folder(owner))
 
     def iommu_group(self, bdf: str, *, noiommu: bool = False) -> int:
         """Give a function an IOMMU group of its own, with its node below /dev/vfio; its number."""
         group = self._next("group")
         folder = self.root / f"sys/kernel/iommu_groups/{group}"
         self.link(folder / "devices" / bdf, self.folder(bdf))
+        self._hide_group(self.folder(bdf))
         (self.folder(bdf) / "iommu_group").unlink(missing_ok=True)
         self.link(self.folder(bdf) / "iommu_group", folder)
         if noiommu:
             self.write(folder / "name", "vfio-noiommu")
         self.node(f"vfio/noiommu-{group}" if noiommu else f"vfio/{group}")
         self.node("vfio/vfio")
+        self._show_group(self.folder(bdf))
         return group
 
     def uio(self, bdf: str) -> str:
@@ -336,6 +341,17 @@ class HostBuilder:
             target.mkdir(parents=True, exist_ok=True)
             self.link(link, target)
 
+    def _show_group(self, function: Path) -> None:
+        """Make the class device that vfio has for the group of a function bound to it."""
+        if (name := _vfio_group(function)) is not None:
+            shown = self.root / "sys/devices/virtual/vfio" / name
+            shown.mkdir(parents=True, exist_ok=True)
+            self.link(self.root / "sys/class/vfio" / name, shown)
+
+    def _hide_group(self, function: Path) -> None:
+        if (name := _vfio_group(function)) is not None:
+            (self.root / "sys/class/vfio" / name).unlink(missing_ok=True)
+
     def _next(self, counted: str) -> int:
         number = self._numbers[counted]
         self._numbers[counted] += 1
@@ -358,6 +374,14 @@ class HostBuilder:
             self.write(folder / "phys_switch_id", port.switch_id)
         self.link(self.root / "sys/class/net" / name, folder)
         self.set_admin(name, up=up)
+
+
+def _vfio_group(function: Path) -> str | None:
+    """What vfio calls the group of a function (drivers/vfio/group.c), if it is bound to vfio."""
+    driver, group = function / "driver", function / "iommu_group"
+    if not driver.is_symlink() or "vfio" not in driver.readlink().name or not group.is_symlink():
+        return None
+    return f"{'noiommu-' if (group / 'name').exists() else ''}{group.readlink().name}"
 
 
 def _in_its_folder(path: Path, make: Callable[[], object]) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from functools import lru_cache
+from itertools import filterfalse
 
 import attrs
 
@@ -28,12 +29,16 @@ class NetClass:
     """Open folder ``class/net``."""
     below: Mapping[str, tuple[tuple[str, str], ...]] = attrs.field(factory=dict)
     """Function or auxiliary device -> (name, path below it) of each of its netdevs, sorted."""
-    names: frozenset[str] = frozenset()
-    """Everything that the class folder lists."""
+    names: tuple[str, ...] = ()
+    """Everything that the class folder lists, in no order."""
 
 
-def read_class(folder: int | None, passed_over: Collection[str] = ()) -> NetClass:
+def read_class(
+    folder: int | None, before: tuple[str, ...] = (), passed_over: Container[str] = ()
+) -> NetClass:
     """Follow the links of the class folder, one call per netdev; not those to be passed over.
+
+    ``before`` is what it listed then.
 
     The kernel links ``class/net/<if>`` to ``<owner>/net/<if>``, with ``virtioN`` in between for
     virtio NICs. A laid-out tree may have plain folders there, which say nothing here.
@@ -41,12 +46,16 @@ def read_class(folder: int | None, passed_over: Collection[str] = ()) -> NetClas
     below: dict[str, list[tuple[str, str]]] = {}
     if folder is None:
         return NetClass()
-    names = frozenset(sysfs.listing(folder))
-    for name in sorted(names.difference(passed_over)):
-        parts = (sysfs.link_target(folder, name) or "").split("/")
-        if parts[-2:] == ["net", name] and len(parts) > 3:
-            depth = 4 if parts[-3].startswith("virtio") else 3
-            below.setdefault(parts[-depth], []).append((name, "/".join(parts[1 - depth :])))
+    names = sysfs.listing_again(folder, before)
+    for name in sorted(filterfalse(passed_over.__contains__, names)):
+        above, _, last = (sysfs.link_target(folder, name) or "").rpartition("/net/")
+        further, _, owner = above.rpartition("/")
+        if last != name or not further:
+            continue
+        path = f"net/{name}"
+        if owner.startswith("virtio"):
+            owner, path = further.rpartition("/")[2], f"{owner}/{path}"
+        below.setdefault(owner, []).append((name, path))
     return NetClass(folder, {owner: tuple(found) for owner, found in below.items()}, names)
 
 
@@ -56,7 +65,8 @@ def listed(owner: int, entries: Collection[str]) -> Iterator[tuple[str, str]]:
     A virtio NIC's netdev belongs to the virtio device below the function.
     """
     folders = ["net"] if "net" in entries else []
-    folders.extend(f"{e}/net" for e in sorted(entries) if _VIRTIO.fullmatch(e))
+    below_virtio = [e for e in entries if e.startswith("virtio") and _VIRTIO.fullmatch(e)]
+    folders.extend(f"{e}/net" for e in sorted(below_virtio))
     for folder in folders:
         for name in sysfs.names(owner, folder):
             yield name, f"{folder}/{name}"
@@ -73,14 +83,13 @@ def read_brief(owner: int, path: str, name: str) -> Netdev | None:
     ``path`` is below ``owner``. None where the netdev is gone again. A netdev that is down is not
     asked for its carrier: the kernel would answer EINVAL.
     """
-    raw_type, flags, ifindex = sysfs.read_raws(
-        owner, (f"{path}/type", f"{path}/flags", f"{path}/ifindex")
-    )
+    raw_type = sysfs.read_raw(owner, f"{path}/type")
+    flags = sysfs.read_raw(owner, f"{path}/flags")
     if raw_type is None and flags is None:
         return None
     link_type, admin_up = _link(raw_type, flags)
     carrier = None if admin_up is False else _flag(sysfs.read_raw(owner, f"{path}/carrier"))
-    return Netdev(name, _number(ifindex), link_type, admin_up, carrier)
+    return Netdev(name, sysfs.read_int(owner, f"{path}/ifindex"), link_type, admin_up, carrier)
 
 
 def read_whole(net: NetClass, owner: int, name: str, path: str) -> Netdev | None:
@@ -117,16 +126,15 @@ def lowers(class_net: int, name: str) -> tuple[str, ...]:
 
 def _read_rest(netdev: int, port: Netdev) -> Netdev:
     entries = sorted(sysfs.listing(netdev))
-    raw_type, flags, ifindex, speed = sysfs.read_raws(netdev, ("type", "flags", "ifindex", "speed"))
-    link_type, admin_up = _link(raw_type, flags)
+    link_type, admin_up = _link(sysfs.read_raw(netdev, "type"), sysfs.read_raw(netdev, "flags"))
     return Netdev(
         name=port.name,
-        ifindex=_number(ifindex),
+        ifindex=sysfs.read_int(netdev, "ifindex"),
         link_type=link_type,
         admin_up=admin_up,
         carrier=None if admin_up is False else _flag(sysfs.read_raw(netdev, "carrier")),
         operstate=sysfs.read_text(netdev, "operstate"),
-        speed_mbps=_speed(speed),
+        speed_mbps=_speed(sysfs.read_int(netdev, "speed")),
         phys_switch_id=port.phys_switch_id,
         phys_port_name=port.phys_port_name,
         uppers=_stacked(entries, "upper_"),
@@ -156,9 +164,8 @@ def _number(raw: bytes | None, base: int = 10) -> int | None:
         return None
 
 
-def _speed(raw: bytes | None) -> int | None:
+def _speed(speed: int | None) -> int | None:
     """Mbit/s; SPEED_UNKNOWN is -1, which older kernels print without its sign."""
-    speed = _number(raw)
     return speed if speed is not None and 0 < speed < _SPEED_UNKNOWN else None
 
 

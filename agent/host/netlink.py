@@ -1,4 +1,4 @@
-"""The one adapter to pyroute2: link events, kernel uevents and questions about interfaces.
+"""Events of links and kernel objects, and questions about interfaces: the one adapter to pyroute2.
 
 Importing all of pyroute2 costs over 100 ms and 10 MiB, so :func:`open_netlink` imports the parts
 that are needed, a tenth of it, in a worker thread, once the first lists are out. Messages become
@@ -13,71 +13,63 @@ import socket
 import struct
 import sys
 from collections.abc import AsyncGenerator
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec, module_from_spec
 from types import TracebackType
 from typing import Any, Self
 
-import attrs
-
 from agent import logs
-from agent.model.link import LinkFact, VfLinkPolicy
+from agent.host.link_messages import RTM_DELLINK, RTM_NEWLINK, link_fact
+from agent.host.uevents import Overrun, Uevent, follow_uevents, is_drained, open_uevents
+from agent.model.link import LinkFact
 
 RECEIVE_BUFFER_BYTES = 8 << 20
 _SO_RCVBUFFORCE = 33  # uapi asm-generic/socket.h; needs CAP_NET_ADMIN
 _RTNLGRP_LINK_MASK = 1  # uapi linux/rtnetlink.h: RTMGRP_LINK
-_UEVENT_KERNEL_GROUP = 1  # the kernel's own events, not udev's
 _RTEXT_FILTER_VF = 1  # uapi linux/rtnetlink.h
 _RTEXT_FILTER_SKIP_STATS = 8  # with its statistics the list of 256 VFs passes what netlink can nest
 _QUESTION = _RTEXT_FILTER_VF | _RTEXT_FILTER_SKIP_STATS
-_IFF_UP = 1
 _LINK_HEADER = struct.Struct("=4xH10xBxHi")  # type of nlmsghdr; family, type, index of ifinfomsg
-_RTM_NEWLINK, _RTM_DELLINK, _RTM_GETLINK = 16, 17, 18
-_LINK_MESSAGES = (_RTM_NEWLINK, _RTM_DELLINK)
-_NLM_F_REQUEST_ACK = 5  # uapi linux/netlink.h
-_VF_POLICIES = tuple(VfLinkPolicy)  # IFLA_VF_LINK_STATE_AUTO, _ENABLE, _DISABLE
-
-
-@attrs.frozen
-class Overrun:
-    """Messages were lost (ENOBUFS): whatever they would have told must be read anew."""
-
-
-@attrs.frozen
-class Uevent:
-    """A kernel object came, went or changed."""
-
-    action: str
-    devpath: str
-    subsystem: str
-
-    @property
-    def interface(self) -> str | None:
-        """Name of the network interface that it is about, if it is about one."""
-        return self.devpath.rpartition("/")[2] if self.subsystem == "net" else None
+_IFINFOMSG = (  # struct ifinfomsg, as pyroute2 declares structures
+    ("family", "B"),
+    ("__align", "x"),
+    ("ifi_type", "H"),
+    ("index", "i"),
+    ("flags", "I"),
+    ("change", "I"),
+)
+_ASKED = ((3, "IFLA_IFNAME", "asciiz"), (29, "IFLA_EXT_MASK", "uint32"))
+_FACT = "fact"
+_RTM_GETLINK = 18
+_LINK_MESSAGES = (RTM_NEWLINK, RTM_DELLINK)
+_NLM_F_REQUEST = 1  # uapi linux/netlink.h; an ACK after the answer nobody would take
 
 
 class Netlink:
     """The open sockets; an async context manager. Socket faults come out as OSError."""
 
-    def __init__(self, events: Any, questions: Any, uevents: Any) -> None:
+    def __init__(self, events: Any, questions: Any) -> None:
         self._events = events
         self._questions = questions
-        self._uevents = uevents
+        self._uevents: socket.socket | None = None
+        self._listening: tuple[socket.socket, ...] = ()
+        """The bare sockets of both kinds of events: pyroute2 denies its own after an overrun."""
         self.receive_buffer_bytes = 0
         """What the kernel granted for link events."""
 
     async def __aenter__(self) -> Self:
         try:
-            for open_socket in (self._events, self._questions, self._uevents):
+            for open_socket in (self._events, self._questions):
                 await open_socket.setup_endpoint()
             await self._events.bind(groups=_RTNLGRP_LINK_MASK)
-            await self._uevents.bind(groups=_UEVENT_KERNEL_GROUP)
+            self._uevents = open_uevents()
+            self._listening = (self._events.socket, self._uevents)
         except BaseException:
             await self.close()
             raise
-        for open_socket in (self._events, self._uevents):
-            self.receive_buffer_bytes = _grow_buffer(open_socket.socket)
+        for listening in self._listening:
+            self.receive_buffer_bytes = _grow_buffer(listening)
         return self
 
     async def __aexit__(
@@ -90,17 +82,15 @@ class Netlink:
 
     async def close(self) -> None:
         """Close all sockets."""
-        for open_socket in (self._events, self._questions, self._uevents):
+        if self._uevents is not None:
+            self._uevents.close()
+        for open_socket in (self._events, self._questions):
             if (closing := open_socket.close()) is not None:
                 await closing
 
     def is_drained(self) -> bool:
-        """Whether no event waits to be read: from here on the kernel tells of a new overrun.
-
-        It tells once, and then drops in silence until the queue was empty (netlink_overrun() and
-        netlink_rcv_wake() in net/netlink/af_netlink.c).
-        """
-        return not any(_waits(s.socket) for s in (self._events, self._uevents))
+        """Whether no event waits to be read: from here on the kernel tells of a new overrun."""
+        return all(map(is_drained, self._listening))
 
     def only(self, ifindexes: frozenset[int] | None) -> None:
         """Drop events of other interfaces unread; None = let all through."""
@@ -109,60 +99,31 @@ class Netlink:
     async def links(self) -> AsyncGenerator[LinkFact | Overrun, None]:
         """Every link event from now on."""
         async for message in _messages(self._events):
-            yield message if isinstance(message, Overrun) else link_fact(message)
+            yield message if isinstance(message, Overrun) else message[_FACT]
 
-    async def uevents(self) -> AsyncGenerator[Uevent | Overrun, None]:
+    def uevents(self) -> AsyncGenerator[Uevent | Overrun, None]:
         """Every kernel uevent from now on."""
-        async for message in _messages(self._uevents):
-            if isinstance(message, Overrun):
-                yield message
-            else:
-                facts = (str(message.get(key) or "") for key in ("ACTION", "DEVPATH", "SUBSYSTEM"))
-                yield Uevent(*facts)
+        if self._uevents is None:
+            raise OSError(errno.EBADF, "the netlink sockets are not open")
+        return follow_uevents(self._uevents)
 
     async def ask(self, name: str) -> LinkFact | None:
         """One interface with its VFs' policies; None = it is not in this namespace.
 
-        None too where the kernel answers with another error, which is told once: what cannot be
-        known counts as healthy.
+        None too where the kernel answers with another error, or the name is no text that can be
+        asked for, which is told once: what cannot be known counts as healthy.
         """
         try:
             answers = await self._questions.link(name)
         except Exception as error:
             code = getattr(error, "code", None)
-            if code is None or isinstance(error, OSError):
+            is_answer = code is not None and not isinstance(error, OSError)
+            if not is_answer and not isinstance(error, UnicodeEncodeError):
                 raise
             if code != errno.ENODEV:
                 logs.emit_once("netlink.unanswered", name, interface=name, error=str(error))
             return None
-        return next((link_fact(message) for message in answers), None)
-
-
-def link_fact(message: Any) -> LinkFact:
-    """Our record of an RTM_NEWLINK or RTM_DELLINK message."""
-    carrier = message.get("carrier")
-    operstate = message.get("operstate")
-    return LinkFact(
-        ifindex=message["index"],
-        name=str(message.get("ifname") or ""),
-        admin_up=bool(message["flags"] & _IFF_UP),
-        carrier=None if carrier is None else bool(carrier),
-        operstate=str(operstate).lower() if operstate else None,
-        master=message.get("master"),
-        gone=message["header"]["type"] == _RTM_DELLINK,
-        vf_policies=_vf_policies(message.get("vfinfo_list")),
-    )
-
-
-def _vf_policies(vfinfo_list: Any) -> dict[int, VfLinkPolicy] | None:
-    if vfinfo_list is None:
-        return None
-    states = (info.get_attr("IFLA_VF_LINK_STATE") for info in vfinfo_list.get_attrs("IFLA_VF_INFO"))
-    return {
-        state["vf"]: _VF_POLICIES[state["link_state"]]
-        for state in states
-        if state and state["link_state"] < len(_VF_POLICIES)
-    }
+        return next((message[_FACT] for message in answers), None)
 
 
 async def _messages(source: Any) -> AsyncGenerator[Any, None]:
@@ -175,16 +136,6 @@ async def _messages(source: Any) -> AsyncGenerator[Any, None]:
             if _errno(error) != errno.ENOBUFS:
                 raise
             yield Overrun()
-
-
-def _waits(raw: socket.socket) -> bool:
-    try:
-        raw.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-    except BlockingIOError:
-        return False
-    except OSError:  # the next overrun; told here, the reader never hears of it
-        return True
-    return True
 
 
 def _errno(error: OSError) -> int | None:
@@ -223,15 +174,20 @@ async def open_netlink() -> Netlink:
 
 
 def _import_pyroute2() -> Netlink:
-    """The sockets, of the three modules of pyroute2 that they take."""
+    """The sockets, of the two modules of pyroute2 that they take."""
     _pass_by_the_front_door()
+    messages: Any = import_module("pyroute2.netlink")
     sockets: Any = import_module("pyroute2.netlink.nlsocket")
-    messages: Any = import_module("pyroute2.netlink.rtnl.ifinfmsg")
-    uevent: Any = import_module("pyroute2.netlink.uevent")
-    link_message = messages.ifinfmsg
+
+    class LinkQuestion(messages.nlmsg):  # type: ignore[misc] # imported late
+        fields = _IFINFOMSG
+        nla_map = _ASKED
 
     class LinkMarshal(sockets.Marshal):  # type: ignore[misc] # imported late
-        msg_map = dict.fromkeys(_LINK_MESSAGES, link_message)
+        def get_parser(self, key: int, flags: int, sequence_number: int) -> Any:
+            if key in _LINK_MESSAGES:
+                return partial(_link_message, key)
+            return super().get_parser(key, flags, sequence_number)
 
     class LinkSocket(sockets.AsyncNetlinkSocket):  # type: ignore[misc] # imported late
         marshal_class = LinkMarshal
@@ -241,13 +197,19 @@ def _import_pyroute2() -> Netlink:
             return super().enqueue(data, addr) if is_wanted(data, self.only) else None
 
         async def link(self, name: str) -> list[Any]:
-            question = link_message()
+            question = LinkQuestion()
             question["attrs"] = [("IFLA_IFNAME", name), ("IFLA_EXT_MASK", _QUESTION)]
-            answers = await self.nlm_request(question, _RTM_GETLINK, _NLM_F_REQUEST_ACK)
+            answers = await self.nlm_request(question, _RTM_GETLINK, _NLM_F_REQUEST)
             return [message async for message in answers]
 
     links, questions = (LinkSocket(family=socket.NETLINK_ROUTE) for _ in range(2))
-    return Netlink(links, questions, uevent.AsyncUeventSocket())
+    return Netlink(links, questions)
+
+
+def _link_message(kind: int, data: bytes, offset: int, length: int) -> dict[str, Any]:
+    """A link message as pyroute2 takes one from a parser, with our own record in it."""
+    header = {"type": kind, "flags": 0, "error": None}
+    return {"header": header, _FACT: link_fact(data[offset : offset + length])}
 
 
 def _pass_by_the_front_door() -> None:

@@ -14,11 +14,10 @@ from agent.host import sysfs
 from agent.model.address import parse_bdf, parse_hex_id
 
 BUS = "bus/pci/devices"
-_IDENTITY = ("class", "vendor", "device", "numa_node")
 _NORMAL = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]")
 _UIO = re.compile(r"uio[0-9]+")
 _INT_MAX = 2**31 - 1
-_VIRTFN = re.compile(r"virtfn(\d+)")
+_VIRTFN = "virtfn"
 
 
 class MissingAttributeError(AgentError):
@@ -70,11 +69,6 @@ def in_bus_order(entries: Iterable[str]) -> dict[str, str]:
     return {bdf: found[bdf] for bdf in addresses}
 
 
-def bus_order(bdf: str) -> tuple[int, str]:
-    """Sort key of addresses in normal form: their text, longer domains last."""
-    return len(bdf), bdf
-
-
 def folder_name(bus: int, bdf: str) -> str:
     """The name of one function's folder: the kernel writes addresses in their normal form."""
     return bdf if sysfs.exists(bus, bdf) else functions(bus).get(bdf, bdf)
@@ -87,7 +81,13 @@ def class_of(function: int) -> int:
 
 def identity(function: int) -> Identity:
     """What every function has; raises MissingAttributeError for one that lacks any of it."""
-    return _identity(*sysfs.read_raws(function, _IDENTITY))
+    read = sysfs.read_raw
+    return _identity(
+        read(function, "class"),
+        read(function, "vendor"),
+        read(function, "device"),
+        read(function, "numa_node"),
+    )
 
 
 def driver(function: int) -> str | None:
@@ -117,17 +117,19 @@ def acpi_index(function: int) -> str | None:
     return sysfs.read_text(function, "acpi_index") if sysfs.exists(function, "acpi_index") else None
 
 
-def sriov(function: int, entries: Collection[str]) -> SriovFacts:
+def sriov(function: int, entries: Collection[str], folders: Mapping[str, str]) -> SriovFacts:
     """The SR-IOV facts of a function that is no VF, from its folder and the folder's listing.
 
-    While VFs are being made their links come before the count, so the higher of both counts.
+    While VFs are being made their links come before the count, so the higher of both counts. An
+    address that is among ``folders`` is the same object, since it is kept for each VF.
     """
     index_of = {}
     for entry in entries:
-        if found := _VIRTFN.fullmatch(entry):
+        if entry.startswith(_VIRTFN) and (number := entry.removeprefix(_VIRTFN)).isdecimal():
             name = sysfs.link_name(function, entry)
             if name is not None:
-                index_of[name.lower()] = int(found[1])
+                listed = folders.get(name)
+                index_of[listed if listed == name else name.lower()] = int(number)
     if not index_of and "sriov_totalvfs" not in entries and "sriov_numvfs" not in entries:
         return SriovFacts()
     return SriovFacts(

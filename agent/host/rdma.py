@@ -6,7 +6,6 @@ device that it belongs to.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain
 
@@ -18,8 +17,8 @@ from agent.model.device import RdmaDevice
 CLASS = "class/infiniband"
 _FOLDER = "infiniband"
 _NODE_FOLDER = "/dev/infiniband"
-# class folder -> its entries without their numbers, which are also the fields of RdmaDevice;
-# ucm ended with Linux 5.4
+_KINDS = ("uverbs", "umad", "issm", "ucm")  # as RdmaDevice has them; ucm ended with Linux 5.4
+# class folder -> its entries without their numbers
 _CLASSES = {
     "class/infiniband_verbs": frozenset({"uverbs"}),
     "class/infiniband_mad": frozenset({"umad", "issm"}),
@@ -41,72 +40,126 @@ class RdmaHost:
     """Whether the connection manager's node exists."""
     missing_modules: tuple[str, ...] = ()
     """Kernel modules of which nothing is to be seen, sorted."""
-    listed: Mapping[str, frozenset[str]] = attrs.field(factory=dict)
-    """What each class lists."""
+    listed: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict)
+    """What each class lists, in its own order."""
     is_told: bool = False
     """Whether the classes tell of each device and each node to whom it belongs."""
+
+
+_NOTHING = RdmaHost()
 
 
 def read_host(
     sys: int,
     dev: int | None,
     before: RdmaHost | None = None,
-    touched: Collection[str] = frozenset(),
+    touched: Collection[str] | None = None,
 ) -> RdmaHost:
     """Read the classes of RDMA devices and of their character devices once.
 
     A class folder that is absent or empty means that its module is not loaded (a loaded one shows
     at least ``abi_version``), which matters only if the host has RDMA devices at all. Of what was
-    there ``before`` only that of the ``touched`` owners is asked again to whom it belongs.
+    there ``before`` only that of the ``touched`` owners is asked again to whom it belongs; None =
+    all is. What comes out as it was is the same object.
     """
-    listed = {name: frozenset(sysfs.names(sys, name)) for name in (*_CLASSES, CLASS)}
+    before = before or _NOTHING
+    if touched is not None and _is_as_it_was(sys, before, touched):
+        host = before
+    else:
+        host = _read(sys, before, touched)
     rdma_cm = dev is not None and sysfs.exists(dev, "infiniband/rdma_cm")
-    missing = [module for name, module in _MODULE_OF_CLASS.items() if not listed[name]]
-    host = RdmaHost(
+    missing = [module for name, module in _MODULE_OF_CLASS.items() if not host.listed[name]]
+    return attrs.evolve(
+        host,
         rdma_cm=rdma_cm,
         missing_modules=tuple(sorted(missing if rdma_cm else (*missing, "rdma_ucm"))),
-        listed=listed,
     )
-    if before and listed == before.listed and _is_as_it_was(sys, before, touched):
-        return attrs.evolve(host, devices=before.devices, below=before.below, is_told=True)
-    others = before.below.items() if before else ()
-    kept = {name: owner for owner, names in others if owner not in touched for name in names}
-    devices, strangers = _devices(sys, host, before, kept)
+
+
+def _read(sys: int, before: RdmaHost, touched: Collection[str] | None) -> RdmaHost:
+    listed = {name: _listing(sys, name, before) for name in (*_CLASSES, CLASS)}
+    kept: dict[str, str] = {}
+    if touched is not None:
+        others = ((owner, names) for owner, names in before.below.items() if owner not in touched)
+        kept = {name: owner for owner, names in others for name in names}
+    devices, strangers = _devices(sys, listed, before, kept)
     below = _owners(sys, listed[CLASS], kept)
     placed = set(chain.from_iterable(below.values()))
-    return attrs.evolve(
-        host, devices=devices, below=below, is_told=not strangers and devices.keys() <= placed
-    )
+    is_told = not strangers and devices.keys() <= placed
+    return RdmaHost(devices, below, listed=listed, is_told=is_told)
 
 
 def _is_as_it_was(sys: int, before: RdmaHost, touched: Collection[str]) -> bool:
-    """Whether classes that list what they listed still say the same of the touched owners."""
-    return before.is_told and all(
-        _owner(sys, name) == owner
-        and all(_ibdev(sys, _CLASS_OF[_kind(e)], e) == name for e in _entries(before, name))
-        for owner in touched
-        for name in before.below.get(owner, ())
+    """Whether the classes list what they listed, and still say the same of the touched owners."""
+    return (
+        before.is_told
+        and _lists_the_same(sys, before, touched)
+        and all(
+            _owner(sys, name) == owner
+            and all(
+                _ibdev(sys, f"{_CLASS_OF[_kind(e)]}/{e}") == name for e in _entries(before, name)
+            )
+            for owner in touched
+            for name in before.below.get(owner, ())
+        )
     )
 
 
+def _lists_the_same(sys: int, before: RdmaHost, touched: Collection[str]) -> bool:
+    """Whether there are no other devices than before, and no other nodes of those touched.
+
+    Nodes, three for each device, are not listed where the devices of the touched have theirs. A
+    node comes with its device, or else with its module and then there is an event that names the
+    device's owner.
+    """
+    classes = [CLASS, _CLASS_OF["ucm"]]
+    if not all(_has_nodes(before, owner) for owner in touched):
+        classes.extend(_MODULE_OF_CLASS)
+    return all(_listing(sys, name, before) == before.listed[name] for name in classes)
+
+
+def _has_nodes(before: RdmaHost, owner: str) -> bool:
+    """Whether each RDMA device of an owner, if it has any, has all kinds of nodes."""
+    devices = (before.devices.get(name) for name in before.below.get(owner, ()))
+    return all(d is not None and d.uverbs and d.umad and d.issm for d in devices)
+
+
+def _listing(sys: int, name: str, before: RdmaHost) -> tuple[str, ...]:
+    """What a class lists; the tuple of before where that is the same."""
+    with sysfs.folder(name, sys) as folder:
+        known = before.listed.get(name, ())
+        return sysfs.listing_again(folder, known) if folder is not None else ()
+
+
 def _devices(
-    sys: int, host: RdmaHost, before: RdmaHost | None, kept: Collection[str]
+    sys: int,
+    listed: Mapping[str, Collection[str]],
+    before: RdmaHost,
+    kept: Collection[str],
 ) -> tuple[dict[str, RdmaDevice], bool]:
     """The devices with their nodes; and whether there are nodes that belong to none."""
-    known = {e: name for name in kept for e in _entries(before, name)} if before else {}
-    nodes: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
-    strangers = False
+    known = {e: name for name in kept for e in _entries(before, name)}
+    nodes: dict[str, dict[str, tuple[str, ...]]] = {kind: {} for kind in _CLASS_OF}
     for class_folder, kinds in _CLASSES.items():
-        for entry in sorted(host.listed[class_folder]):
-            kind = _kind(entry)
-            if kind not in kinds:
-                continue
-            owner = known.get(entry) or _ibdev(sys, class_folder, entry)
-            if owner:
-                nodes[owner][kind].append(entry)
-            else:
-                strangers = True
-    return {name: _device(name, of_kind) for name, of_kind in nodes.items()}, strangers
+        if not listed[class_folder]:
+            continue
+        with sysfs.folder(class_folder, sys) as folder:
+            for entry in sorted(listed[class_folder]):
+                kind = _kind(entry)
+                if kind in kinds:
+                    name = known.get(entry) or _ibdev(folder, entry)
+                    others = nodes[kind].get(name, ())
+                    nodes[kind][name] = (*others, f"{_NODE_FOLDER}/{entry}")
+    uverbs, umad, issm, ucm = (nodes[kind].get for kind in _KINDS)
+    devices = {
+        name: RdmaDevice(name, uverbs(name, ()), umad(name, ()), issm(name, ()), ucm(name, ()))
+        for name in set(chain.from_iterable(nodes.values()))
+    }
+    strangers = devices.pop("", None)
+    for name in devices.keys() & before.devices.keys():
+        if devices[name] == before.devices[name]:
+            devices[name] = before.devices[name]
+    return devices, strangers is not None
 
 
 def _kind(entry: str) -> str:
@@ -125,9 +178,11 @@ def devices_of(owner: int, owner_name: str, host: RdmaHost) -> tuple[RdmaDevice,
     Those that the class links to it, or else those in its own ``infiniband`` folder.
     """
     names: Iterable[str] = host.below.get(owner_name, ())
-    if not names and sysfs.exists(owner, _FOLDER):
+    if not names:
+        if not sysfs.exists(owner, _FOLDER):
+            return ()
         names = sysfs.names(owner, _FOLDER)
-    return tuple(host.devices.get(name) or RdmaDevice(name) for name in names)
+    return tuple([host.devices.get(name) or RdmaDevice(name) for name in names])
 
 
 def pkey(owner: int, devices: tuple[RdmaDevice, ...]) -> int | None:
@@ -137,10 +192,9 @@ def pkey(owner: int, devices: tuple[RdmaDevice, ...]) -> int | None:
     return sysfs.read_int(owner, f"{_FOLDER}/{devices[0].name}/ports/1/pkeys/0", base=16)
 
 
-def _ibdev(sys: int, class_folder: str, entry: str) -> str:
+def _ibdev(within: int | None, entry: str) -> str:
     """The RDMA device that a node belongs to, empty for none."""
-    raw = sysfs.read_raw(sys, f"{class_folder}/{entry}/ibdev") or b""
-    return raw.decode(errors="replace").strip()
+    return (within is not None and sysfs.read_text(within, f"{entry}/ibdev")) or ""
 
 
 def _owners(
@@ -157,10 +211,5 @@ def _owners(
 
 def _owner(sys: int, name: str) -> str | None:
     """The kernel links ``class/infiniband/<name>`` to ``<owner>/infiniband/<name>``."""
-    parts = (sysfs.link_target(sys, f"{CLASS}/{name}") or "").split("/")
-    return parts[-3] if parts[-2:] == [_FOLDER, name] and len(parts) > 2 else None
-
-
-def _device(name: str, nodes: Mapping[str, list[str]]) -> RdmaDevice:
-    paths = {kind: tuple(f"{_NODE_FOLDER}/{n}" for n in names) for kind, names in nodes.items()}
-    return RdmaDevice(name, **paths)
+    owner, _, last = (sysfs.link_target(sys, f"{CLASS}/{name}") or "").rpartition(f"/{_FOLDER}/")
+    return owner.rpartition("/")[2] if owner and last == name else None

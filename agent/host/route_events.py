@@ -17,6 +17,8 @@ import sys
 from types import TracebackType
 from typing import Self
 
+from agent.host.uevents import is_drained
+
 _RTMGRP_LINK = 0x1  # uapi linux/rtnetlink.h
 _RTMGRP_IPV4_IFADDR = 0x10
 _RTMGRP_IPV4_ROUTE = 0x40
@@ -66,6 +68,8 @@ class DefaultRouteEvents:
         self._socket = socket.socket(
             socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, socket.NETLINK_ROUTE
         )
+        self._drops = False
+        """Whether the kernel drops messages since it said so."""
 
     async def __aenter__(self) -> Self:
         program = ctypes.create_string_buffer(_PROGRAM, len(_PROGRAM))
@@ -90,14 +94,21 @@ class DefaultRouteEvents:
     async def changed(self) -> int | None:
         """Wait for a change; lost messages count as one. Raises OSError if the socket died.
 
+        They count once more when what was kept of them was read, since it goes on losing them in
+        silence until then.
+
         None says that a default route changed; a number, that the interface with this index lost
         an IPv4 address or is set down, and its routes may be about to end.
         """
+        if self._drops and is_drained(self._socket):
+            self._drops = False
+            return None
         try:
             message = await asyncio.get_running_loop().sock_recv(self._socket, 1 << 16)
         except OSError as error:
             if error.errno != errno.ENOBUFS:
                 raise
+            self._drops = True
             return None
         if message[_TYPE] not in _KEPT_OF_LINKS_AND_ADDRESSES:
             return None

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+_INT = range(-(2**31), 2**31)
 _ATTRIBUTE_SIZE = 256  # every attribute that is read here is one short line
 _TABLE_LIMIT = 64 * 2**20  # half a million routes, of which the default ones come first
 _TABLE_PART = 2**16
@@ -73,26 +74,6 @@ def read_raw(within: int, name: str) -> bytes | None:
         os.close(file)
 
 
-def read_raws(within: int, names: Iterable[str]) -> list[bytes | None]:
-    """Several attributes at once, in the given order: there are thousands to read."""
-    found: list[bytes | None] = []
-    for name in names:
-        try:
-            file = os.open(name, os.O_RDONLY, dir_fd=within)
-        except OSError as error:
-            raise_if_exhausted(error)
-            found.append(None)
-            continue
-        try:
-            found.append(os.read(file, _ATTRIBUTE_SIZE))
-        except OSError as error:
-            raise_if_exhausted(error)
-            found.append(None)
-        finally:
-            os.close(file)
-    return found
-
-
 def read_text(within: int, name: str) -> str | None:
     """An attribute without surrounding blanks; an empty one counts as absent."""
     raw = read_raw(within, name)
@@ -100,12 +81,16 @@ def read_text(within: int, name: str) -> str | None:
 
 
 def read_int(within: int, name: str, base: int = 10) -> int | None:
-    """An attribute that is one number; None where it is absent or something else."""
+    """An attribute that is one number; None where it is absent or something else.
+
+    The kernel keeps all that are read here as an int: one that is none is something else.
+    """
     raw = read_raw(within, name)
     try:
-        return int(raw, base) if raw else None
+        number = int(raw or b"", base)
     except ValueError:
         return None
+    return number if number in _INT else None
 
 
 def link_target(within: int, name: str) -> str | None:
@@ -138,6 +123,19 @@ def listing(within: int) -> list[str]:
     except OSError as error:
         raise_if_exhausted(error)
         return []
+
+
+def listing_again(within: int, before: tuple[str, ...]) -> tuple[str, ...]:
+    """The names in an open folder that was listed before, in no order.
+
+    It is the very listing of before where nothing changed, and names that were there are the same
+    objects: long listings are kept.
+    """
+    now = tuple(listing(within))
+    if now == before:
+        return before
+    known = dict(zip(before, before, strict=True))
+    return tuple(map(known.get, now, now))
 
 
 def names(within: int, name: str) -> list[str]:

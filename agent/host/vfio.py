@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from agent.host import sysfs
 
+_CLASS = "class/vfio"
 _NAME = "iommu_group/name"
 _NOIOMMU = "vfio-noiommu"  # drivers/vfio/group.c names the group so when it invents one
 
@@ -20,6 +21,16 @@ def is_vfio(driver: str | None) -> bool:
     A function that is bound to one has no netdev and no RDMA device.
     """
     return driver is not None and "vfio" in driver
+
+
+def groups(sys: int) -> frozenset[int]:
+    """The groups that vfio shows and did not make up: one listing, which spares asking each.
+
+    drivers/vfio/group.c has a class device for each group with a function bound to vfio, called
+    ``noiommu-<group>`` if it made that group up. Kernels without vfio's groups lack the class, and
+    so may laid-out trees: nothing follows from what is not here.
+    """
+    return frozenset(int(name) for name in sysfs.names(sys, _CLASS) if name.isdecimal())
 
 
 def is_noiommu(function: int) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 
 _BDF = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{1,2}):([01]?[0-9a-f])\.([0-7])", re.IGNORECASE)
 _HEX = re.compile(r"(?:0[xX])?([0-9a-fA-F]{1,8})")
@@ -32,9 +31,13 @@ def parse_hex_id(text: str) -> str:
     return f"{int(found[1], 16):04x}"
 
 
-@lru_cache(maxsize=32768)
+def bus_order(bdf: str) -> tuple[int, str]:
+    """Sort key of addresses in normal form as the bus has them: their text, longer domains last."""
+    return len(bdf), bdf
+
+
 def bdf_order(bdf: str) -> tuple[int, int, int, int]:
-    """The numbers of a PCI address in its normal form, for sorting as the bus does."""
+    """The numbers of a PCI address in its normal form."""
     domain, bus, rest = bdf.split(":")
     device, function = rest.split(".")
     return int(domain, 16), int(bus, 16), int(device, 16), int(function, 16)

@@ -6,8 +6,10 @@ from typing import Protocol
 
 import attrs
 
+from agent.model.record import record
 
-@attrs.frozen
+
+@record
 class Advertised:
     """One device as kubelet is told of it."""
 

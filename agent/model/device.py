@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-import attrs
+from agent.model.record import record
 
 
 class Kind(StrEnum):
@@ -32,7 +32,7 @@ class Role(StrEnum):
     """An auxiliary device of another kind below a network function."""
 
 
-@attrs.frozen
+@record
 class Netdev:
     """A network interface of a function (kernel ABI documentation, sysfs-class-net)."""
 
@@ -54,7 +54,7 @@ class Netdev:
     """The bond, bridge, team or OVS datapath that this interface is enslaved to."""
 
 
-@attrs.frozen
+@record
 class RdmaDevice:
     """An RDMA device of a function, with its character devices as container paths, sorted."""
 
@@ -70,7 +70,7 @@ class RdmaDevice:
         return (*self.issm, *self.umad, *self.uverbs, *self.ucm)
 
 
-@attrs.frozen
+@record
 class VdpaDevice:
     """A vDPA device of a function (``bus/vdpa/devices``)."""
 
@@ -81,7 +81,7 @@ class VdpaDevice:
     """Host path of the vhost character device, for example ``/dev/vhost-vdpa-0``."""
 
 
-@attrs.frozen
+@record
 class Device:
     """One function or auxiliary device, with every fact used by anything above."""
 

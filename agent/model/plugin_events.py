@@ -47,6 +47,13 @@ class StreamLost:
 
 
 @attrs.frozen
+class ListMade:
+    """The list of a resource is another one than before; it goes to kubelet next."""
+
+    resource: str
+
+
+@attrs.frozen
 class ListPushed:
     """A full list went out to kubelet."""
 

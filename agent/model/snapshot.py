@@ -43,7 +43,8 @@ class Snapshot:
     @cached_property
     def pfs(self) -> Mapping[str, Device]:
         """PFs by PCI address."""
-        return {d.id: d for d in self.devices if d.role is Role.PF}
+        role = Role.PF
+        return {d.id: d for d in self.devices if d.role is role}
 
     @cached_property
     def netdev_owner(self) -> Mapping[str, Device]:

@@ -125,7 +125,7 @@ class Candidates:
 
 def has_vfs(device: Device) -> bool:
     """Whether it is a PF whose VFs exist: such a function is never a device itself."""
-    return device.role is Role.PF and device.num_vfs > 0
+    return device.num_vfs > 0 and device.role is Role.PF
 
 
 def _union(groups: Iterable[frozenset[int]]) -> frozenset[int]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from agent.model.address import bdf_order
+from agent.model.address import bus_order
 from agent.model.device import Device
 
-_NOT_A_BDF = (1 << 32, 0, 0, 0)
+_NOT_A_BDF = (1 << 32, "")
 _DIGITS = re.compile(r"(\d+)")
 
 
@@ -18,10 +18,10 @@ def device_order(device: Device) -> tuple[object, ...]:
     its PF and index.
     """
     home, own = device.pf_address or device.pci_address, device.pci_address
-    place = bdf_order(home) if home else _NOT_A_BDF
+    place = bus_order(home) if home else _NOT_A_BDF
     index = -1 if device.index is None else device.index
     if own == device.id:
-        return place, index, 0, place if own == home else bdf_order(own)
+        return place, index, 0, place if own == home else bus_order(own)
     return place, index, 1, natural(device.id)
 
 

@@ -9,6 +9,7 @@ import attrs
 
 from agent.config.schema import Config, PoolConfig, SelectorSet
 from agent.model.device import Device
+from agent.model.record import record
 from agent.model.snapshot import Snapshot
 from agent.pools.held import Held
 
@@ -26,7 +27,7 @@ class FunnelStep:
     remaining: int
 
 
-@attrs.frozen
+@record
 class Member:
     """A device in a pool, with the selector object that chose it."""
 

@@ -48,7 +48,7 @@ class Census:
     @cached_property
     def allocatable(self) -> tuple[Device, ...]:
         """Those that a pool could have: a PF whose VFs exist is never a device."""
-        return tuple(d for d in self.devices if not (d.role is Role.PF and d.num_vfs))
+        return tuple(d for d in self.devices if not (d.num_vfs and d.role is Role.PF))
 
     @cached_property
     def _counts(self) -> dict[str, Counter[str]]:
@@ -64,18 +64,20 @@ class Census:
     def pfs(self) -> tuple[Device, ...]:
         """PFs whose functions could be of this kind, in bus order."""
         kind = Kind.ACCELERATOR if self.kind is Kind.ACCELERATOR else Kind.NET_DEVICE
-        return tuple(d for d in self.everything if d.role is Role.PF and d.kind is kind)
+        role = Role.PF
+        return tuple(d for d in self.everything if d.role is role and d.kind is kind)
 
     @cached_property
-    def indexes(self) -> Mapping[str, frozenset[int]]:
-        """PF's PCI address -> indexes of its functions of this kind."""
+    def indexes(self) -> Mapping[str, tuple[int, ...]]:
+        """PF's PCI address -> indexes of its functions of this kind, sorted."""
         found: dict[str, set[int]] = {}
+        pf = Role.PF
         for device in self.devices:
-            if device.pf_address and device.role is not Role.PF:
+            if device.pf_address and device.role is not pf:
                 known = found.setdefault(device.pf_address, set())
                 if device.index is not None:
                     known.add(device.index)
-        return {address: frozenset(known) for address, known in found.items()}
+        return {address: tuple(sorted(known)) for address, known in found.items()}
 
 
 def census(kind: Kind, snapshot: Snapshot) -> Census:

@@ -74,16 +74,16 @@ def _functions_hint(
     if beyond:
         return (
             f"{key}: {label}#{spans_text(beyond)} names functions that do not exist: "
-            f"{label} has {len(indexes)} (index {min(indexes)} to {max(indexes)})"
+            f"{label} has {len(indexes)} (index {indexes[0]} to {indexes[-1]})"
         )
     return _tail_hint(key, entry, str(label), indexes, census.kind)
 
 
 def _tail_hint(
-    key: str, entry: FunctionRange, label: str, indexes: frozenset[int], kind: Kind
+    key: str, entry: FunctionRange, label: str, indexes: tuple[int, ...], kind: Kind
 ) -> str | None:
     """A range that reaches past the last VF; an sfnum may be anything, so gaps are normal there."""
-    last = max(indexes)
+    last = indexes[-1]
     highest = max(high for _, high in entry.spans or ())
     if kind is Kind.AUX_NET_DEVICE or highest <= last:
         return None

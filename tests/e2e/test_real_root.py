@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -65,6 +66,28 @@ def test_uevents_alone_tell_of_vfs_that_come_and_go(
                 uevents.send("add", f"/devices/pci0000:3b/{vf}", "pci")
             kubelet.wait_for(partial(lists_exactly, made), f"round {number}")
     uevents.close()
+
+
+def test_an_interface_whose_name_is_no_text_is_survived(
+    namespace: NetNamespace, host: HostBuilder, config: ConfigFile, kubelet: Kubelet
+) -> None:
+    name = b"x\xff\xfey"
+    shown, ifindex = os.fsdecode(name), namespace.ifindex("ens1f0")
+    host.pf(PF, "ens1f0", vfs=2)
+    config.write(pool("net", drivers=["iavf"], health={"recoveryHoldSeconds": 0}))
+    with agent_at_root(namespace, host, config.path) as agent:
+        kubelet.wait_for(lambda k: len(k.allocatable(NET)) == 2)
+        agent.wait_for("netlink.open")
+        host.remove_netdev("ens1f0")
+        host.netdev(shown, PF)
+        (host.root / "sys/class/net" / shown / "ifindex").write_text(f"{ifindex}\n")
+        rename = (b"ip", b"link", b"set", b"ens1f0", b"name", name)
+        subprocess.run([*map(os.fsencode, namespace.wrapper), *rename], check=True)
+        agent.wait_for("netlink.unanswered")
+        host.set_carrier(shown, up=False)
+        namespace.ip("link set far0 down")
+        kubelet.wait_for(lambda k: not k.allocatable(NET), "the cable was pulled")
+        assert agent.stop() == 0
 
 
 def test_a_late_driver_is_told_by_its_bind_event(

@@ -10,7 +10,8 @@ from agent.host.layout import HostBuilder
 from tests.e2e.conftest import ConfigFile, pool
 from tests.support.agent import AgentProcess
 from tests.support.kubelet import Kubelet
-from tests.support.netns import LinkSwitch, NetNamespace, needs_root
+from tests.support.netns import LinkSwitch, NetNamespace, UeventSource, needs_root
+from tests.support.realroot import real_root
 
 pytestmark = needs_root
 
@@ -18,6 +19,8 @@ PF = "0000:3b:00.0"
 NET = "example.com/net"
 FLIPS = 20_000
 """Far more events than the receive buffer holds; each flip is one of the PF's."""
+OTHERS = 40_000
+"""Far more events than that, of devices that are none of the agent's business."""
 
 
 def test_an_agent_that_was_stopped_while_links_flapped_tells_the_truth_afterwards(
@@ -48,6 +51,48 @@ def test_an_agent_that_was_stopped_while_links_flapped_tells_the_truth_afterward
             assert resident_kib(agent.process.pid) < memory_kib + 8 * 1024
             assert agent.stop() == 0
         switch.close()
+
+
+def test_vfs_that_vanish_while_events_are_dropped_are_missed_by_nobody(
+    host: HostBuilder, config: ConfigFile, kubelet: Kubelet
+) -> None:
+    host.pf(PF, "ens1f0", vfs=32)
+    config.write(pool("net", drivers=["iavf"]))
+    with NetNamespace() as namespace:
+        uevents = UeventSource(namespace)
+        with agent_on_events(namespace, host, config) as agent:
+            kubelet.wait_for(lambda k: len(k.allocatable(NET)) == 32)
+            agent.wait_for("netlink.open")
+            *vfs, last = host.vfs(PF)
+            vanish(host, uevents, last)
+            agent.wait_for("pool.assigned", lambda line: line["devices"] == 31)
+            agent.process.send_signal(signal.SIGSTOP)
+            for _ in range(OTHERS):
+                uevents.send("change", "/devices/virtual/block/loop0", "block")
+            vanish(host, uevents, *vfs[5:])
+            agent.process.send_signal(signal.SIGCONT)
+            agent.wait_for("netlink.overrun")
+            kubelet.wait_for(partial(has, 5), "the VFs that are left")
+            assert not agent.events("netlink.lost")
+            assert agent.stop() == 0
+        uevents.close()
+
+
+def vanish(host: HostBuilder, uevents: UeventSource, *vfs: str) -> None:
+    """Take VFs away, each with the kernel's event."""
+    for vf in vfs:
+        host.remove(vf)
+        uevents.send("remove", f"/devices/pci0000:3b/{vf}", "pci")
+
+
+def agent_on_events(namespace: NetNamespace, host: HostBuilder, config: ConfigFile) -> AgentProcess:
+    """The agent as deployed: nothing but the kernel's events tells it of changes."""
+    return AgentProcess(
+        Path("/"),
+        config.path,
+        *("--kubelet-dir", str(host.roots.kubelet), "--rescan-seconds", "0"),
+        wrapper=(*namespace.wrapper, *real_root(host.root)),
+    )
 
 
 def has(count: int, kubelet: Kubelet) -> bool:

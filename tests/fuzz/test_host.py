@@ -12,17 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.admin.encoding import encoded, legible
 from agent.config.load import load_config
 from agent.config.schema import Config
 from agent.discovery.scan import scan
 from agent.health.outlook import Outlook, look
-from agent.host import pci
 from agent.host.layout import HostBuilder
 from agent.http.counters import Counters
 from agent.http.exposition import exposition
+from agent.model.address import bus_order
 from agent.model.link import Links
 from agent.model.snapshot import Snapshot
-from agent.plugin.encoding import ListEncoder
+from agent.plugin.encoding import encode_list
 from agent.pools.assign import assign
 from agent.pools.reasons import pool_verdict, reasons
 from agent.pools.records import Pool, Pools
@@ -82,7 +83,7 @@ def test_any_host_can_be_scanned_twice_with_the_same_sorted_outcome(plan: HostPl
     ids = [d.id for d in first.devices]
     assert len(ids) == len(set(ids))
     functions = [d.id for d in first.devices if d.id == d.pci_address]
-    assert functions == sorted(functions, key=pci.bus_order)
+    assert functions == sorted(functions, key=bus_order)
     assert list(first.default_route_netdevs) == sorted(first.default_route_netdevs)
     assert list(first.netdev_parents) == sorted(first.netdev_parents)
     for device in first.devices:
@@ -139,14 +140,14 @@ def check_what_leaves(pools: Pools) -> None:
     state = AgentState(pools=pools, outlooks=outlooks)
     for outlook in outlooks.values():
         devices = outlook.offer().devices
-        read = message("v1beta1.ListAndWatchResponse").FromString(ListEncoder().encode(devices))
+        read = message("v1beta1.ListAndWatchResponse").FromString(encode_list(devices))
         assert [d.id for d in read.devices] == [d.id for d in devices]
     told = status(state, devices=True)
-    assert StatusReply.parse(bytes(told)) == told
+    assert StatusReply.parse(encoded(told)) == legible(told)
     assert json.loads(compact(told))
     for subject in (*pools.snapshot.by_id, *pools.snapshot.netdev_owner, *outlooks):
         answer = explain(subject, state)
-        assert Explanation.parse(bytes(answer)) == answer
+        assert Explanation.parse(encoded(answer)) == legible(answer)
         assert compact(answer).decode()
     assert exposition(state, Counters()).body
 

@@ -132,16 +132,21 @@ class UeventSource:
 
     def send(self, action: str, devpath: str, subsystem: str) -> None:
         """Broadcast one event, as if a device had come, gone or changed."""
-        lines = (
-            f"{action}@{devpath}",
-            f"ACTION={action}",
-            f"DEVPATH={devpath}",
-            f"SUBSYSTEM={subsystem}",
-        )
-        payload = b"".join(line.encode() + b"\0" for line in lines)
-        header = struct.pack("=IHHII", 16 + len(payload), 16, 1, 0, 0)
-        self._socket.sendto(header + payload, (0, 0))
+        broadcast_uevent(self._socket, action, devpath, subsystem)
 
     def close(self) -> None:
         """Close the socket."""
         self._socket.close()
+
+
+def broadcast_uevent(source: sockets.socket, action: str, devpath: str, subsystem: str) -> None:
+    """Have the kernel broadcast one uevent in the namespace of a socket of that protocol."""
+    lines = (
+        f"{action}@{devpath}",
+        f"ACTION={action}",
+        f"DEVPATH={devpath}",
+        f"SUBSYSTEM={subsystem}",
+    )
+    payload = b"".join(line.encode() + b"\0" for line in lines)
+    header = struct.pack("=IHHII", 16 + len(payload), 16, 1, 0, 0)
+    source.sendto(header + payload, (0, 0))

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from agent.discovery.reread import reread
-from agent.discovery.scan import scan
+from agent.discovery.scan import Scanner, scan
 from agent.host.hardware import ACC100, CONNECTX6, E810
 from agent.host.layout import HostBuilder, Port
+from tests.support.host_calls import host_calls
 
 PF = "0000:03:00.0"
 VF0 = "0000:03:01.0"
@@ -68,3 +69,29 @@ def test_a_host_that_is_gone_has_no_devices(host: HostBuilder, tmp_path: Path) -
     devices = scan(host.roots).devices
     (tmp_path / "sys").rename(tmp_path / "elsewhere")
     assert reread(host.roots, devices) == ()
+
+
+def test_with_a_scans_knowledge_every_device_reads_the_same(host: HostBuilder) -> None:
+    scanner = Scanner(host.roots)
+    devices = scanner.scan().devices
+    for device in devices:
+        assert reread(host.roots, (device,), scanner.rdma) == (device,)
+    moved = scanner.scan().by_id[host.vfs(PF)[1]]
+    rdma = host.rdma(moved.id, "mlx5_3")
+    (fresh,) = reread(host.roots, (moved,), scanner.rdma)
+    assert fresh.rdma == (rdma,)
+
+
+def test_with_a_scans_knowledge_rdma_devices_of_others_cost_nothing(tmp_path: Path) -> None:
+    calls = []
+    for others in (1, 9):
+        host = HostBuilder(tmp_path / str(others))
+        host.pf(PF, "up", CONNECTX6, vfs=others + 1)
+        for index, vf in enumerate(host.vfs(PF)):
+            host.rdma(vf, f"mlx5_{index}")
+        scanner = Scanner(host.roots)
+        device = scanner.scan().by_id[VF0]
+        with host_calls() as made:
+            assert reread(host.roots, (device,), scanner.rdma) == (device,)
+        calls.append(made.counts.total())
+    assert calls[0] == calls[1]

@@ -291,3 +291,28 @@ def test_a_pf_that_counts_vfs_which_are_gone_is_read_again_whatever_is_named() -
         assert scanner.scan(touched=gone).pfs[PFS[0]].num_vfs == 2
         host.write(host.folder(PFS[0]) / "sriov_numvfs", 0)
         assert scanner.scan(touched={PFS[1]}).pfs[PFS[0]].num_vfs == 0
+
+
+def test_nodes_that_come_with_their_module_are_seen_by_a_rescan_of_their_function() -> None:
+    with machine() as at:
+        host, (vf, *_) = at.host, at.vfs(PFS[0])
+        host.rdma(vf, "mlx5_9", umad=False)
+        scanner = Scanner(host.roots)
+        scanner.scan()
+        host.write(host.root / "sys/class/infiniband_mad/umad9/ibdev", "mlx5_9")
+        after = scanner.scan(touched={vf})
+        assert after == scan(host.roots)
+        assert after.by_id[vf].rdma[0].umad == ("/dev/infiniband/umad9",)
+
+
+def test_nodes_that_came_back_by_other_numbers_are_seen_by_a_rescan_of_their_function() -> None:
+    with machine() as at:
+        host, (vf, *_) = at.host, at.vfs(PFS[0])
+        before = host.rdma(vf, "mlx5_9")
+        scanner = Scanner(host.roots)
+        scanner.scan()
+        verbs = host.root / "sys/class/infiniband_verbs"
+        (verbs / before.uverbs[0].rpartition("/")[2]).rename(verbs / "uverbs77")
+        after = scanner.scan(touched={vf})
+        assert after == scan(host.roots)
+        assert after.by_id[vf].rdma[0].uverbs == ("/dev/infiniband/uverbs77",)

@@ -33,7 +33,22 @@ def calls_per_vf(root: Path, vf: VfHardware, *, rdma: bool = False) -> Counter[s
 
 
 def test_a_vf_on_vfio_costs_five_opens_and_three_links(tmp_path: Path) -> None:
-    assert calls_per_vf(tmp_path, E810.vf.vfio) == {"open": 5, "readlink": 3, "access": 2}
+    assert calls_per_vf(tmp_path, E810.vf.vfio) == {"open": 5, "readlink": 3, "access": 1}
+
+
+def test_a_vf_whose_group_vfio_does_not_show_is_asked_whether_it_was_made_up(
+    tmp_path: Path,
+) -> None:
+    host = HostBuilder(tmp_path)
+    host.pf(PF, "ens1", vfs=0)
+    host.add_vfs(PF, 2, E810.vf.vfio)
+    with host_calls() as shown:
+        scan(host.roots)
+    group = (host.folder(host.vfs(PF)[0]) / "iommu_group").readlink().name
+    (host.root / "sys/class/vfio" / group).unlink()
+    with host_calls() as hidden:
+        scan(host.roots)
+    assert hidden.counts - shown.counts == {"access": 1}
 
 
 def test_a_vf_with_a_netdev_costs_three_files_and_a_link_more(tmp_path: Path) -> None:
@@ -102,4 +117,23 @@ def test_a_rescan_of_a_vf_costs_one_link_for_each_other_vf_of_its_pf(tmp_path: P
 
 def test_a_rescan_that_no_hint_names_only_lists_what_every_scan_lists(tmp_path: Path) -> None:
     calls = calls_of_rescan(tmp_path, own=4, others=4, touched=TOUCHED["nothing"])
-    assert calls == {"open": 15, "listdir": 5, "access": 1}
+    assert calls == {"open": 13, "listdir": 3, "access": 1}
+
+
+def test_a_rescan_lists_the_nodes_of_rdma_devices_only_for_one_that_may_get_more(
+    tmp_path: Path,
+) -> None:
+    """Those of umad come with their module, which may be loaded after that of uverbs."""
+    host = HostBuilder(tmp_path)
+    host.pf(PF, "ens1", CONNECTX6)
+    complete, partial = host.add_vfs(PF, 2, CONNECTX6.vf)
+    host.rdma(complete, "mlx5_0")
+    host.rdma(partial, "mlx5_1", umad=False)
+    scanner = Scanner(host.roots)
+    scanner.scan()
+    listings = {}
+    for vf in (complete, partial):
+        with host_calls() as calls:
+            scanner.scan(touched={vf})
+        listings[vf] = calls.counts["listdir"]
+    assert listings[partial] - listings[complete] == 2

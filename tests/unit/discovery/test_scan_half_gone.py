@@ -43,6 +43,16 @@ def test_an_attribute_that_is_no_id_is_as_good_as_missing(host: HostBuilder, con
     assert scan(host.roots).unreadable == ((VF0, "vendor"),)
 
 
+@pytest.mark.parametrize("number", ["9" * 22, "2147483648", "-2147483649", "many", ""])
+def test_a_number_that_is_no_int_of_the_kernels_is_as_good_as_missing(
+    host: HostBuilder, number: str
+) -> None:
+    host.write(host.folder(PF) / "sriov_totalvfs", number)
+    host.write(host.folder(PF) / "net" / "ens1" / "ifindex", number)
+    read = scan(host.roots).by_id[PF]
+    assert (read.total_vfs, [n.ifindex for n in read.netdevs]) == (0, [None])
+
+
 def test_vfs_of_a_pf_that_cannot_be_read_are_kept(host: HostBuilder) -> None:
     (host.folder(PF) / "vendor").unlink()
     found = scan(host.roots).devices

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from agent.discovery.uevents import is_relevant, touched_by
-from agent.host.netlink import Uevent
+from agent.host.uevents import Uevent
 from agent.model.snapshot import Snapshot
 from agent.roots import Roots
 from tests.support.devices import pf

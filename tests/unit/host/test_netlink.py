@@ -14,8 +14,10 @@ from typing import TypeVar
 import pytest
 from pyroute2.netlink.rtnl.marshal import MarshalRtnl
 
-from agent.host.netlink import Netlink, Overrun, Uevent, is_wanted, link_fact, open_netlink
-from agent.host.netlink_wire import attribute
+from agent.host.link_messages import link_fact
+from agent.host.netlink import Netlink, is_wanted, open_netlink
+from agent.host.netlink_wire import attribute, request
+from agent.host.uevents import Overrun, Uevent
 from agent.model.link import LinkFact, VfLinkPolicy
 from tests.support.inside import in_own_network, ip, needs_root
 from tests.support.log_lines import LogLines
@@ -23,8 +25,9 @@ from tests.support.netns import NetNamespace
 
 T = TypeVar("T")
 PATIENCE_S = 20.0
-AUTO, ENABLE, DISABLE = VfLinkPolicy
+AUTO, ENABLE, DISABLE = POLICIES = tuple(VfLinkPolicy)
 _NESTED = 0x8000
+_RTM_GETLINK = 18
 
 
 def on_netlink(work: Callable[[Netlink], Coroutine[object, object, T]]) -> T:
@@ -161,21 +164,34 @@ def test_lost_events_are_told_as_an_overrun_and_the_socket_goes_on() -> None:
 
 @pytest.mark.root
 @needs_root
+def test_of_questions_nothing_is_left_once_they_are_answered() -> None:
+    async def work(netlink: Netlink) -> int:
+        for _ in range(3):
+            await netlink.ask("pf0")
+        left: int = netlink._questions.msg_queue.root.qsize()
+        return left
+
+    assert on_netlink(work) == 0
+
+
+@pytest.mark.root
+@needs_root
 def test_a_question_is_answered_with_the_state_of_now_and_none_for_strangers(
     log_lines: LogLines,
 ) -> None:
     async def work(netlink: Netlink) -> list[LinkFact | None]:
         ip("link set pf0 up", "link set peer0 up")
-        names = ("pf0", "nope", "x" * 40, "")
+        names = ("pf0", "nope", "x" * 40, "", "x\udcff")
         return [await netlink.ask(name) for name in names]
 
     known, *strangers = on_netlink(work)
     assert known is not None
     assert (known.name, known.admin_up, known.carrier, known.gone) == ("pf0", True, True, False)
-    assert strangers == [None, None, None]
-    (line,) = log_lines.fields("netlink.unanswered")
-    assert line["interface"] == "x" * 40
-    assert "out of range" in line["error"]
+    assert strangers == [None] * 4
+    long, odd = log_lines.fields("netlink.unanswered")
+    assert long["interface"] == "x" * 40
+    assert "out of range" in long["error"]
+    assert "surrogates" in odd["error"]
 
 
 @pytest.mark.root
@@ -265,20 +281,51 @@ def vf_entry(index: int, policy: int | None) -> bytes:
     return attribute(1 | _NESTED, content)
 
 
-def decoded(*vfs: bytes, with_list: bool = True) -> LinkFact:
-    """What pyroute2 and we make of an RTM_NEWLINK message with these VFs."""
+def by_the_library(message: bytes) -> LinkFact:
+    """What pyroute2's own decoder makes of a message."""
+    (read,) = MarshalRtnl().parse(message)
+    vfs, carrier = read.get("vfinfo_list"), read.get("carrier")
+    told = [v.get_attr("IFLA_VF_LINK_STATE") for v in vfs.get_attrs("IFLA_VF_INFO")] if vfs else []
+    return LinkFact(
+        ifindex=read["index"],
+        name=read.get("ifname"),
+        admin_up=bool(read["flags"] & 1),
+        carrier=None if carrier is None else bool(carrier),
+        operstate=read.get("operstate").lower(),
+        master=read.get("master"),
+        vf_policies={t["vf"]: POLICIES[t["link_state"]] for t in told if t} if vfs else None,
+    )
+
+
+def answer(*vfs: bytes, with_list: bool = True) -> bytes:
+    """An RTM_NEWLINK message with these VFs."""
     attributes = attribute(3, b"pf0\0") + attribute(16, b"\6") + attribute(33, b"\1\0\0\0")
     if with_list:
         attributes += attribute(22 | _NESTED, b"".join(vfs))
     body = struct.pack("=BxHiII", 0, 1, 7, 1, 0) + attributes
-    message = struct.pack("=IHHII", 16 + len(body), 16, 0, 1, 0) + body
-    (parsed,) = MarshalRtnl().parse(message)
-    return link_fact(parsed)
+    return struct.pack("=IHHII", 16 + len(body), 16, 0, 1, 0) + body
+
+
+@pytest.mark.root
+@needs_root
+def test_what_the_kernel_tells_is_read_as_pyroute2_reads_it() -> None:
+    def work() -> list[bytes]:
+        ip("link add pf0 type veth peer name peer0", "link set pf0 up")
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW) as kernel:
+            for name in (b"lo", b"pf0", b"peer0"):
+                question = bytes(16) + attribute(3, name + b"\0")
+                kernel.send(request(_RTM_GETLINK, question, dump=False))
+            return [kernel.recv(1 << 16) for _ in range(3)]
+
+    answers = in_own_network(work)
+    assert [link_fact(answer) for answer in answers] == [by_the_library(a) for a in answers]
+    assert [link_fact(answer).admin_up for answer in answers] == [False, True, False]
 
 
 def test_the_link_policies_of_vfs_are_read_from_an_answer() -> None:
-    fact = decoded(*(vf_entry(i, i % 3) for i in range(6)))
-    assert fact == LinkFact(
+    message = answer(*(vf_entry(i, i % 3) for i in range(6)))
+    assert link_fact(message) == by_the_library(message)
+    assert link_fact(message) == LinkFact(
         7,
         "pf0",
         admin_up=True,
@@ -289,17 +336,18 @@ def test_the_link_policies_of_vfs_are_read_from_an_answer() -> None:
 
 
 def test_256_vfs_fit_into_one_answer() -> None:
-    fact = decoded(*(vf_entry(i, 2) for i in range(256)))
+    fact = link_fact(answer(*(vf_entry(i, 2) for i in range(256))))
     assert fact.vf_policies == dict.fromkeys(range(256), DISABLE)
 
 
 def test_a_vf_whose_driver_tells_no_policy_or_one_that_is_not_known_is_left_out() -> None:
-    assert decoded(vf_entry(0, None), vf_entry(1, 9), vf_entry(2, 1)).vf_policies == {2: ENABLE}
+    message = answer(vf_entry(0, None), vf_entry(1, 9), vf_entry(2, 1))
+    assert link_fact(message).vf_policies == {2: ENABLE}
 
 
 def test_a_message_without_a_list_of_vfs_says_nothing_of_policies() -> None:
-    assert decoded(with_list=False).vf_policies is None
-    assert decoded().vf_policies in ({}, None)
+    assert link_fact(answer(with_list=False)).vf_policies is None
+    assert link_fact(answer()).vf_policies == {}
 
 
 class RefusingSocket:
@@ -325,7 +373,7 @@ class KernelAnswerError(Exception):
 
 
 async def test_an_error_answer_of_the_kernel_is_no_crash_and_told_once(log_lines: LogLines) -> None:
-    netlink = Netlink(None, RefusingSocket(KernelAnswerError("message too long")), None)
+    netlink = Netlink(None, RefusingSocket(KernelAnswerError("message too long")))
     for _ in range(5):
         assert await netlink.ask("pf0") is None
     assert log_lines.fields("netlink.unanswered") == [
@@ -334,10 +382,10 @@ async def test_an_error_answer_of_the_kernel_is_no_crash_and_told_once(log_lines
 
 
 async def test_a_fault_of_the_socket_passes_through() -> None:
-    netlink = Netlink(None, RefusingSocket(OSError(errno.ENOBUFS, "full")), None)
+    netlink = Netlink(None, RefusingSocket(OSError(errno.ENOBUFS, "full")))
     with pytest.raises(OSError, match="full"):
         await netlink.ask("pf0")
     with pytest.raises(SocketGoneError):
-        await Netlink(None, RefusingSocket(SocketGoneError()), None).ask("pf0")
+        await Netlink(None, RefusingSocket(SocketGoneError())).ask("pf0")
     with pytest.raises(ZeroDivisionError):
-        await Netlink(None, RefusingSocket(ZeroDivisionError()), None).ask("pf0")
+        await Netlink(None, RefusingSocket(ZeroDivisionError())).ask("pf0")

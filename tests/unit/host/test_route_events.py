@@ -116,18 +116,19 @@ def test_other_news_of_links_and_addresses_never_reach_the_process() -> None:
     assert on_routes(work)
 
 
-def test_lost_messages_count_as_a_change_and_the_socket_goes_on() -> None:
-    async def work(routes: DefaultRouteEvents) -> bool:
+def test_lost_messages_count_as_a_change_and_so_does_the_end_of_the_loss() -> None:
+    async def work(routes: DefaultRouteEvents) -> tuple[int | None, bool]:
         routes._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 0)
         ip(*("route add default dev eno1", "route del default") * 100)
-        await routes.changed()
+        assert await routes.changed() is None
         while not is_quiet(routes):
             pass
+        afterwards = await routes.changed()
         ip("route add default dev eno1")
         await routes.changed()
-        return is_quiet(routes)
+        return afterwards, is_quiet(routes)
 
-    assert on_routes(work)
+    assert on_routes(work) == (None, True)
 
 
 def test_a_socket_that_was_closed_under_it_is_an_error() -> None:

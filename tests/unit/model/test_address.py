@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.model.address import bdf_order, parse_bdf, parse_hex_id
+from agent.model.address import bdf_order, bus_order, parse_bdf, parse_hex_id
 
 
 @pytest.mark.parametrize(
@@ -65,10 +65,10 @@ def test_the_normal_form_of_a_normal_form_is_itself_whatever_its_case(bdf: str) 
     assert parse_bdf(bdf) == bdf == parse_bdf(bdf.upper())
 
 
-@given(st.lists(st.tuples(*[st.integers(0, 7)] * 4)))
+@given(st.lists(st.tuples(*[st.integers(0, most) for most in (0x1FFFF, 0xFF, 0x1F, 7)])))
 def test_the_order_of_addresses_is_that_of_their_numbers(numbers: list[tuple[int, ...]]) -> None:
     named = ["{:04x}:{:02x}:{:02x}.{}".format(*n) for n in numbers]
-    assert [bdf_order(b) for b in sorted(named, key=bdf_order)] == sorted(numbers)
+    assert [bdf_order(b) for b in sorted(named, key=bus_order)] == sorted(numbers)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agent.host import sysfs
+
+
+@pytest.fixture
+def listed(tmp_path: Path) -> tuple[str, ...]:
+    """What a folder with two entries shows."""
+    for name in ("ens1f0v0", "ens1f0v1"):
+        (tmp_path / name).touch()
+    return again(tmp_path, ())
+
+
+def again(path: Path, before: tuple[str, ...]) -> tuple[str, ...]:
+    with sysfs.folder(path) as folder:
+        assert folder is not None
+        return sysfs.listing_again(folder, before)
+
+
+def test_a_listing_of_what_did_not_change_is_the_same_object(
+    tmp_path: Path, listed: tuple[str, ...]
+) -> None:
+    assert sorted(listed) == ["ens1f0v0", "ens1f0v1"]
+    assert again(tmp_path, listed) is listed
+
+
+def test_names_that_are_listed_still_are_the_same_objects(
+    tmp_path: Path, listed: tuple[str, ...]
+) -> None:
+    (tmp_path / "ens1f0v0").unlink()
+    (tmp_path / "ens1f0v2").touch()
+    now = again(tmp_path, listed)
+    assert sorted(now) == ["ens1f0v1", "ens1f0v2"]
+    assert {name for name in now if any(name is known for known in listed)} == {"ens1f0v1"}
