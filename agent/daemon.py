@@ -13,7 +13,6 @@ import os
 import signal
 import time
 from collections.abc import Coroutine, Iterator
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from agent import __version__, logs
@@ -41,14 +40,13 @@ from agent.kubelet.watch import KubeletWatch
 from agent.model.device import Device
 from agent.model.events import HostHint, SnapshotTaken
 from agent.model.link import Links
-from agent.model.plugin_events import StreamOpened
 from agent.model.snapshot import Snapshot
 from agent.options import RunOptions
 from agent.plugin.fleet import Fleet
 from agent.pools.held import Holder
 from agent.pools.records import Pools
 from agent.reconcile import Reconciler
-from agent.services import Services
+from agent.services import Services, first_lists
 from agent.tasks import together
 
 if TYPE_CHECKING:
@@ -57,7 +55,7 @@ if TYPE_CHECKING:
 FIRST_HOLDERS_WITHIN_S = 0.5
 """How long the first lists wait for kubelet to tell who holds what."""
 NETLINK_AFTER_S = 1.0
-"""When netlink is loaded at the latest; before, as soon as kubelet has a list."""
+"""When netlink is loaded at the latest; before, as soon as kubelet has its lists."""
 
 
 async def run_agent(options: RunOptions, stop: asyncio.Event | None = None) -> None:
@@ -167,7 +165,7 @@ class Daemon:
         )
 
     def _reread(self, devices: tuple[Device, ...]) -> tuple[Device, ...]:
-        return reread(self.options.roots, devices)
+        return reread(self.options.roots, devices, self._scanner.rdma)
 
     async def run(self, stop: asyncio.Event) -> None:
         """The whole life of the agent, until ``stop`` is set."""
@@ -254,10 +252,8 @@ class Daemon:
         self.bus.publish(HostHint("config"))
 
     async def _follow_links(self, links: LinkMonitor) -> None:
-        """Load netlink once kubelet has its first list: the import would delay that."""
-        with self.bus.subscribe(StreamOpened) as opened, suppress(TimeoutError):
-            async with asyncio.timeout(NETLINK_AFTER_S if self.reconciler.outlooks else 0):
-                await opened.take()
+        """Load netlink once kubelet has its first lists: the import would delay them."""
+        await first_lists(self.bus, NETLINK_AFTER_S if self.reconciler.outlooks else 0)
         await links.run()
 
     async def _rescan(self) -> None:

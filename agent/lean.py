@@ -1,4 +1,4 @@
-"""Imports without what the agent has no use for: less memory, and a faster start.
+"""A lean process: imports without what the agent has no use for, one heap, a loop that is not held.
 
 Libraries import modules for features that are not used here. What is hidden from them while they
 are imported is there again for whoever asks for it afterwards (docs/adr/0009-lean-imports.md).
@@ -21,6 +21,7 @@ _NOT_USED = (
 )
 _METADATA = "importlib.metadata"
 _M_ARENA_MAX = -8  # glibc's malloc.h
+_SWITCH_INTERVAL_S = 0.001
 
 
 @contextmanager
@@ -52,6 +53,14 @@ def share_one_heap() -> None:
 
     with suppress(AttributeError):
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
+
+
+def favour_the_loop() -> None:
+    """Let whoever waits for a thread at work wait for a millisecond, not for Python's five.
+
+    Scans and passes over many devices run in threads, and kernel events come in on the loop.
+    """
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
 
 
 class _LightMetadata(ModuleType):

@@ -92,6 +92,13 @@ _ALL = (
         "A full list went to kubelet.",
     ),
     LogEvent(
+        "plugin.list_too_long",
+        ERROR,
+        ("resource", "bytes", "limit_bytes", "fix", "times"),
+        "A list is longer than kubelet takes (4 MiB, from 135,000 devices on): kubelet ends the "
+        "stream at it, and has no devices of this resource until the pool is split.",
+    ),
+    LogEvent(
         "plugin.leftovers_removed",
         INFO,
         ("sockets",),
@@ -281,7 +288,8 @@ _ALL = (
         "cdi.failed",
         ERROR,
         ("resource", "error", "times"),
-        "A CDI spec cannot be written: its devices are told as Unhealthy until it can.",
+        "A CDI spec cannot be written: devices of which it does not tell rightly are told as "
+        "Unhealthy until it can.",
     ),
     LogEvent(
         "netlink.open",
@@ -299,7 +307,7 @@ _ALL = (
         "netlink.overrun",
         WARNING,
         ("overruns",),
-        "The kernel dropped link events: the state of all PFs is read anew.",
+        "The kernel dropped events of links or devices: all that they may have told is read anew.",
     ),
     LogEvent(
         "netlink.unanswered",

@@ -25,15 +25,15 @@ from agent.pools.assign import assign
 from agent.pools.held import Held, Holder
 from agent.pools.ledger import Ledger
 from agent.pools.records import Pool, Pools
-from agent.state_events import HealthChanged, ListsChanged, PoolsChanged
-from agent.told import tell_changes, tell_pools
+from agent.state_events import HealthChanged, PoolsChanged
+from agent.told import tell_changes, tell_pool, tell_rest
 
 RETRY_FILES_S = 10.0
 """When a file that could not be written is tried again."""
 MANY_DEVICES = 2048
 """From so many on a pass works beside the loop, which it would hold up for milliseconds."""
-_TURNS_TO_SEND = 2
-"""Turns of the loop in which the streams wake, and send their lists."""
+_TURNS_TO_SEND = 8
+"""Turns of the loop in which streams wake and send their lists, and new pools ask to register."""
 
 T = TypeVar("T")
 
@@ -50,16 +50,6 @@ class SpecWriter(Protocol):
 
     async def write(self, pools: Pools) -> Mapping[str, Mapping[str, Health]]:
         """Write what changed; resource -> device id -> health, for what could not be written."""
-
-
-@attrs.frozen
-class Verdict:
-    """What a pass comes to for one pool."""
-
-    outlook: Outlook
-    offer: Offer
-    is_new: bool
-    """Whether the list is another than after the last pass."""
 
 
 class Reconciler:
@@ -143,8 +133,8 @@ class Reconciler:
         pools = await self._work(lambda: self._assign(inputs, settled=settled))
         unwritten = await self._specs.write(pools)
         links, now = self.links, asyncio.get_running_loop().time()
-        verdicts = await self._work(lambda: self._judge(pools, links, now, unwritten))
-        await self._offer(pools, verdicts, settled=settled)
+        outlooks = await self._work(lambda: self._judge(pools, links, now, unwritten))
+        await self._offer(pools, outlooks, settled=settled)
         self._plan(retry=bool(unwritten))
 
     async def _work(self, work: Callable[[], T]) -> T:
@@ -176,36 +166,33 @@ class Reconciler:
         links: Links,
         now: float,
         unwritten: Mapping[str, Mapping[str, Health]],
-    ) -> Mapping[str, Verdict]:
-        """Every pool's health as it is to be told, by resource."""
-        verdicts = {}
+    ) -> Mapping[str, Outlook]:
+        """Every pool's health as it is to be told, by resource, with its list made."""
+        outlooks = {}
         for pool in pools.pools:
             before = self.outlooks.get(pool.resource)
             failed = unwritten.get(pool.resource, {})
-            after = look(before, pool, pools, links, now, failed)
-            offer = after.offer()
-            is_new = before is None or (before is not after and before.offer() != offer)
-            verdicts[pool.resource] = Verdict(after, offer, is_new)
-        return verdicts
+            outlooks[pool.resource] = look(before, pool, pools, links, now, failed)
+            outlooks[pool.resource].offer()
+        return outlooks
 
-    async def _offer(self, pools: Pools, verdicts: Mapping[str, Verdict], *, settled: bool) -> None:
+    async def _offer(self, pools: Pools, outlooks: Mapping[str, Outlook], *, settled: bool) -> None:
         """Hand the lists to the fleet, then tell what changed."""
-        before, self.outlooks = self.outlooks, {r: v.outlook for r, v in verdicts.items()}
+        before, self.outlooks = self.outlooks, outlooks
         known, self.pools = self.pools, pools
         self._had_devices &= {p.resource for p in pools.pools}
         self._had_devices |= {p.resource for p in pools.pools if p.members}
         shown = [
-            verdicts[p.resource].offer
+            outlooks[p.resource].offer()
             for p in pools.pools
             if p.resource in self._had_devices or p.config.advertise_empty
         ]
-        self._bus.publish(ListsChanged(tuple(r for r, v in verdicts.items() if v.is_new)))
         self._fleet.apply(tuple(shown))
         for _ in range(_TURNS_TO_SEND):
             await asyncio.sleep(0)
         await self._tell_changes(before)
         if settled and pools is not self._told:
-            tell_pools(self._told, pools)
+            await self._tell_pools(self._told, pools)
             self._told = pools
         if pools is not known:
             self._bus.publish(PoolsChanged(pools))
@@ -217,8 +204,19 @@ class Reconciler:
             if found := changes(before.get(resource), after.get(resource)):
                 tell_changes(resource, found)
                 self._bus.publish(HealthChanged(resource, found))
-                if self._has_many:
-                    await asyncio.sleep(0)
+                await self._give_way()
+
+    async def _tell_pools(self, before: Pools, after: Pools) -> None:
+        """What became of the pools, to the log."""
+        for pool in after.pools:
+            tell_pool(pool, before, after)
+            await self._give_way()
+        tell_rest(before, after)
+
+    async def _give_way(self) -> None:
+        """Give others their turn of the loop, where there is much to tell."""
+        if self._has_many:
+            await asyncio.sleep(0)
 
     def _plan(self, *, retry: bool) -> None:
         """Wake up when the next good news is due, or a file is to be tried again."""

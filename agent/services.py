@@ -7,6 +7,7 @@ here is told and costs nothing else.
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Self
@@ -28,7 +29,19 @@ if TYPE_CHECKING:
     from agent.standing.status import Title
 
 AFTER_S = 1.0
-"""When they start at the latest; before, as soon as kubelet has a list."""
+"""When they start at the latest; before, as soon as kubelet has its lists."""
+_LAST_STREAM_S = 0.05
+"""Kubelet opens no further stream if it opened none for so long: pools register side by side."""
+
+
+async def first_lists(bus: Bus, limit_s: float) -> None:
+    """Wait until kubelet follows the lists of all pools: what is loaded meanwhile holds them up."""
+    with bus.subscribe(StreamOpened) as opened, suppress(TimeoutError):
+        async with asyncio.timeout(limit_s):
+            await opened.take()
+            while True:
+                async with asyncio.timeout(_LAST_STREAM_S):
+                    await opened.take()
 
 
 class Services:
@@ -65,9 +78,7 @@ class Services:
 
     async def run(self) -> None:
         """Serve until cancelled; what cannot be loaded for want of descriptors is tried again."""
-        with self._bus.subscribe(StreamOpened) as opened, suppress(TimeoutError):
-            async with asyncio.timeout(AFTER_S):
-                await opened.take()
+        await first_lists(self._bus, AFTER_S)
         await keep_running(
             self._serve, expected=(OSError,), retry=Retry(), failed=self._unavailable
         )
@@ -93,6 +104,7 @@ class Services:
         from agent.admin.server import serve_admin  # noqa: PLC0415 - likewise
         from agent.admin.service import AdminService  # noqa: PLC0415 - likewise
 
+        gc.freeze()  # what was imported stays: no collection need walk through it
         service = AdminService(self._state, self.journal, title)
         await serve_admin(self._options.roots.run, service)
 

@@ -16,13 +16,6 @@ class PoolsChanged:
 
 
 @attrs.frozen
-class ListsChanged:
-    """The lists of these resources are other ones than before; they go to kubelet next."""
-
-    resources: tuple[str, ...]
-
-
-@attrs.frozen
 class HealthChanged:
     """Devices of a resource came, went, or changed their health as told to kubelet."""
 

@@ -26,12 +26,15 @@ def shown(device_ids: tuple[str, ...]) -> str:
     return f"{text},... {more} more" if more > 0 else text
 
 
-def tell_pools(before: Pools, after: Pools) -> None:
-    """Funnels of pools that are new or changed their size, overlaps, and guarded functions."""
-    for pool in after.pools:
-        known = before.by_resource.get(pool.resource)
-        if known is None or (known.funnel, known.notes) != (pool.funnel, pool.notes):
-            _tell_pool(pool, after)
+def tell_pool(pool: Pool, before: Pools, after: Pools) -> None:
+    """The funnel of a pool that is new or changed its size."""
+    known = before.by_resource.get(pool.resource)
+    if known is None or (known.funnel, known.notes) != (pool.funnel, pool.notes):
+        _tell_pool(pool, after)
+
+
+def tell_rest(before: Pools, after: Pools) -> None:
+    """Pools that are no more, overlaps, what the host lacks, and guarded functions."""
     for resource in before.by_resource.keys() - after.by_resource.keys():
         logs.emit("pool.removed", resource=resource)
     for overlap in after.overlaps:

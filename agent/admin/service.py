@@ -12,6 +12,7 @@ from grpclib.const import Status
 from grpclib.exceptions import GRPCError
 
 from agent import logs
+from agent.admin.encoding import encoded
 from agent.journal import Entry, Journal
 from agent.rpc.agent import v1
 from agent.standing.explain import explain
@@ -32,7 +33,7 @@ class AdminService(v1.AdminBase):
         state = self._state()
 
         def make() -> bytes:
-            return bytes(status(state, devices=message.devices, title=self._title))
+            return encoded(status(state, devices=message.devices, title=self._title))
 
         with _bugs_told("Status"):
             return cast("v1.StatusReply", await asyncio.to_thread(make))
@@ -42,7 +43,7 @@ class AdminService(v1.AdminBase):
         state = self._state()
 
         def make() -> bytes:
-            return bytes(explain(message.subject, state))
+            return encoded(explain(message.subject, state))
 
         with _bugs_told("Explain"):
             return cast("v1.Explanation", await asyncio.to_thread(make))

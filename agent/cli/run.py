@@ -13,7 +13,7 @@ from agent.cli.host import node_name, roots_of, wants_netlink
 from agent.config.schema import AllocationPolicy
 from agent.daemon import run_agent
 from agent.errors import AgentError
-from agent.lean import share_one_heap
+from agent.lean import favour_the_loop, share_one_heap
 from agent.options import RunOptions
 
 
@@ -26,6 +26,7 @@ def command(arguments: Namespace) -> int:
         logs.emit("log.dir_unused", log_dir=arguments.log_dir)
     options = run_options(arguments)
     share_one_heap()
+    favour_the_loop()
     gc.freeze()  # what was imported stays: collections need not go through it
     try:
         asyncio.run(run_agent(options))

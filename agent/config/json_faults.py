@@ -24,6 +24,7 @@ _FOREIGN_WORDS = {
     "-Infinity": _NUMBER,
 }
 """Words of other languages, and what to write instead."""
+_ESCAPED_UNIT = re.compile(r"\\u[0-9A-Fa-f]{4}")
 _QUOTES = "'`\u2018\u2019\u201c\u201d\u00ab\u00bb"
 
 
@@ -128,7 +129,8 @@ def bad_string(text: str, start: int, at: int) -> JsonSyntaxError:
     if char and char < " ":
         return JsonSyntaxError(f"control character U+{ord(char):04X} in a string", at)
     escape = text.rfind("\\", start, at + 1)
-    if start < at < len(text) and escape >= at - 2:
+    is_whole = _ESCAPED_UNIT.match(text, escape)  # right before the end, which cuts the string off
+    if start < at < len(text) and escape >= at - 2 and not is_whole:
         return JsonSyntaxError(
             'wrong escape: allowed are \\" \\\\ \\/ \\b \\f \\n \\r \\t \\uXXXX', escape
         )

@@ -12,17 +12,25 @@ from agent.model.link import Links
 from agent.pools.records import Pool, Pools
 
 
-def assess(pool: Pool, pools: Pools, links: Links) -> Mapping[str, Health]:
-    """Device id -> health, for each member of ``pool`` in its order; pure."""
+def faults(pool: Pool, pools: Pools) -> Mapping[str, Health]:
+    """Device id -> what is wrong with it whatever its link does, for the members at fault; pure."""
     held = pools.held.of(pool.resource)
-    judge = LinkJudge(pools.snapshot, links).judge if pool.config.health.link else None
-    verdicts: dict[str, Health] = {}
+    found: dict[str, Health] = {}
     for member in pool.members:
-        device = member.device
         verdict = check_present(member)
-        if verdict is HEALTHY:
-            verdict = check_driver(member, pools.snapshot, held=device.id in held)
-        if verdict is HEALTHY and judge is not None and member.present:
-            verdict = judge(device)
-        verdicts[device.id] = verdict
-    return verdicts
+        if verdict.healthy:
+            verdict = check_driver(member, pools.snapshot, held=member.device.id in held)
+        if not verdict.healthy:
+            found[member.device.id] = verdict
+    return found
+
+
+def assess(
+    pool: Pool, pools: Pools, links: Links, known: Mapping[str, Health]
+) -> Mapping[str, Health]:
+    """Device id -> health, for each member of ``pool`` in its order; ``known`` are its faults."""
+    devices = [m.device for m in pool.members]
+    if not pool.config.health.link:
+        return {d.id: known.get(d.id, HEALTHY) for d in devices}
+    judge = LinkJudge(pools.snapshot, links).judge
+    return {d.id: known.get(d.id) or judge(d) for d in devices}

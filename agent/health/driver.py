@@ -11,6 +11,8 @@ from agent.pools.allocation import UIO_DRIVERS, VFIO_DRIVERS, missing_node
 from agent.pools.records import Member
 from agent.selectors import SELECTORS
 
+_NEED_A_NODE = VFIO_DRIVERS | UIO_DRIVERS
+
 
 def check_driver(member: Member, snapshot: Snapshot, *, held: bool) -> Health:
     """Unhealthy where a held device's driver left the pool's selectors, or its node is missing.
@@ -29,6 +31,6 @@ def check_driver(member: Member, snapshot: Snapshot, *, held: bool) -> Health:
                 wanted = SELECTORS["drivers"].render(criterion.wanted)
                 found = device.driver or "none"
                 return Health(Cause.DRIVER, f"bound driver is {found}, the pool wants {wanted}")
-    if device.driver in VFIO_DRIVERS | UIO_DRIVERS and (lack := missing_node(member)):
+    if device.driver in _NEED_A_NODE and (lack := missing_node(member)):
         return Health(Cause.NODE, lack)
     return HEALTHY

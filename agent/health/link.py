@@ -35,9 +35,10 @@ class LinkJudge:
         pf = _pf_of(device, self._snapshot)
         if pf is None:
             return own_link(self._links.newest(device.netdev))
-        if pf not in self._uplinks:
-            self._uplinks[pf] = self._look_at(device)
-        policies, verdict = self._uplinks[pf]
+        uplink = self._uplinks.get(pf)
+        if uplink is None:
+            uplink = self._uplinks[pf] = self._look_at(device)
+        policies, verdict = uplink
         if policies and device.role is Role.VF and device.index is not None:
             policy = policies.get(device.index, VfLinkPolicy.AUTO)
             if policy is VfLinkPolicy.ENABLE:

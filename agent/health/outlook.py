@@ -7,18 +7,19 @@ from functools import cached_property
 
 import attrs
 
-from agent.health.assess import assess
+from agent.health.assess import assess, faults
 from agent.health.hold import HoldState, hold
 from agent.health.link import carriers
 from agent.health.records import HEALTHY, Health
 from agent.model.answers import Advertised, Offer
 from agent.model.device import Netdev
 from agent.model.link import LinkFact, Links
+from agent.model.record import record
 from agent.model.snapshot import Snapshot
 from agent.pools.records import Pool, Pools
 
 
-@attrs.frozen
+@record
 class Change:
     """One device whose told health changed; None = it was, or is, not in the pool."""
 
@@ -39,6 +40,8 @@ class Grounds:
     facts: tuple[LinkFact | None, ...]
     """Netlink's word on each of them."""
     unwritten: Mapping[str, Health]
+    faults: Mapping[str, Health]
+    """What is wrong with members whatever their links do."""
 
     def stand(self, other: Grounds) -> bool:
         """Whether nothing changed: the large values are the very same objects."""
@@ -77,17 +80,11 @@ class Outlook:
     def _offer(self) -> Offer:
         told = self.state.told
         topology = not self.pool.config.exclude_topology
-        return Offer(
-            self.pool.resource,
-            tuple(
-                Advertised(
-                    m.device.id,
-                    told[m.device.id].healthy,
-                    m.device.numa_node if topology else None,
-                )
-                for m in self.pool.members
-            ),
-        )
+        devices = [m.device for m in self.pool.members]
+        listed = [
+            Advertised(d.id, told[d.id].healthy, d.numa_node if topology else None) for d in devices
+        ]
+        return Offer(self.pool.resource, tuple(listed))
 
 
 def look(
@@ -106,7 +103,7 @@ def look(
     grounds = _grounds(before, pool, pools, links, unwritten)
     if before is not None and before.stands_on(grounds):
         return before
-    raw = {**assess(pool, pools, links), **unwritten}
+    raw = {**assess(pool, pools, links, grounds.faults), **unwritten}
     state = before.state if before else HoldState()
     state = hold(state, raw, now, pool.config.health.recovery_hold_s)
     return Outlook(pool, state, grounds)
@@ -121,14 +118,18 @@ def _grounds(
 ) -> Grounds:
     """The grounds of now; which netdevs matter is worked out once for a pool and a snapshot."""
     known = before.grounds if before else None
+    held, at_fault = pools.held.of(pool.resource), None
     if known is not None and known.pool is pool and known.snapshot is pools.snapshot:
         netdevs = known.carriers
+        at_fault = known.faults if known.held == held else None
     elif pool.config.health.link:
         netdevs = carriers((m.device for m in pool.members), pools.snapshot)
     else:
         netdevs = ()
     facts = tuple(map(links.fact, netdevs))
-    return Grounds(pool, pools.snapshot, pools.held.of(pool.resource), netdevs, facts, unwritten)
+    if at_fault is None:
+        at_fault = faults(pool, pools)
+    return Grounds(pool, pools.snapshot, held, netdevs, facts, unwritten, at_fault)
 
 
 def changes(before: Outlook | None, after: Outlook | None) -> tuple[Change, ...]:
@@ -137,7 +138,11 @@ def changes(before: Outlook | None, after: Outlook | None) -> tuple[Change, ...]
         return ()
     old = before.state.told if before else {}
     new = after.state.told if after else {}
-    found = [Change(i, old.get(i), h) for i, h in new.items() if old.get(i) != h]
+    found = [
+        Change(i, known, h)
+        for i, h in new.items()
+        if (known := old.get(i)) is not h and known != h  # mostly the same object, seldom its equal
+    ]
     return (*found, *(Change(i, h, None) for i, h in old.items() if i not in new))
 
 

@@ -19,16 +19,17 @@ class Cause(StrEnum):
     LINK_DISABLED = "link disabled"
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class Health:
     """One device's health; ``detail`` is a sentence for people."""
 
     cause: Cause = Cause.NONE
     detail: str = ""
+    healthy: bool = attrs.field(init=False, eq=False, repr=False)
+    """Whether kubelet is told ``Healthy``."""
 
-    @property
-    def healthy(self) -> bool:
-        """Whether kubelet is told ``Healthy``."""
+    @healthy.default
+    def _is_healthy(self) -> bool:
         return self.cause is Cause.NONE
 
 

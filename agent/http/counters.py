@@ -15,8 +15,8 @@ from agent import logs
 from agent.bus import Bus
 from agent.log_events import LogEvent
 from agent.model.events import DevicesAllocated, HostHint, LinksChanged, SnapshotTaken
-from agent.model.plugin_events import ListPushed, Registered, RegistrationFailed
-from agent.state_events import HealthChanged, ListsChanged
+from agent.model.plugin_events import ListMade, ListPushed, Registered, RegistrationFailed
+from agent.state_events import HealthChanged
 
 PUSH_BOUNDS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 ALLOCATION_BOUNDS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
@@ -87,7 +87,7 @@ class Recorder:
         leave(on(HostHint, self._hint))
         leave(on(SnapshotTaken, self._snapshot))
         leave(on(LinksChanged, lambda _: self._input(_now())))
-        leave(on(ListsChanged, self._lists))
+        leave(on(ListMade, self._list))
         leave(on(HealthChanged, self._health))
         leave(on(ListPushed, self._push))
         leave(on(Registered, lambda e: self._registration(e.resource, "success")))
@@ -121,11 +121,10 @@ class Recorder:
                 key = (event.resource, health, str(change.after.cause))
                 self.counters.transitions[key] += 1
 
-    def _lists(self, event: ListsChanged) -> None:
+    def _list(self, event: ListMade) -> None:
         since_s = self._inputs.get(self._passes())
         if since_s is not None:
-            for resource in event.resources:
-                self._pushing.setdefault(resource, since_s)
+            self._pushing.setdefault(event.resource, since_s)
 
     def _push(self, event: ListPushed) -> None:
         self.counters.pushed[event.resource] += 1

@@ -18,8 +18,8 @@ class KubeletSocketVanished:
 
 
 @attrs.frozen
-class PluginSocketGone:
-    """A plugin's socket file left one of kubelet's folders."""
+class PluginSocketChanged:
+    """A socket file came to, or left, one of kubelet's folders; or another file took its name."""
 
     path: Path
 

@@ -45,10 +45,10 @@ class NodeLock:
             logs.emit("lock.waiting", holder=self.waiting_for, folder=self._folder)
             await _wait_for_lock(self._fd)
             self.waiting_for = None
-            if self._is_in_place():
+            if self._is_in_place(self._fd):
                 logs.emit("lock.taken", folder=self._folder)
                 break
-            os.close(self._fd)  # the folder was made anew meanwhile
+            os.close(self._fd)  # the folder was made anew meanwhile, or the one before it came
         self._sign()
         self._leave = self._bus.on(PluginFoldersChanged, lambda _: self.renew())
         return self
@@ -66,10 +66,11 @@ class NodeLock:
 
     def renew(self) -> None:
         """Lock what is in place now, if that is not what is held; never waits."""
-        if self._fd is not None and self._is_in_place():
-            return
         fd = self._open()
         if fd is None:
+            return
+        if self._fd is not None and _is_same(self._fd, fd):
+            os.close(fd)
             return
         if not _try_lock(fd):
             holder = _read_holder(fd)
@@ -94,13 +95,15 @@ class NodeLock:
         logs.emit_once("lock.unavailable", "", error=problem or "kubelet's folders are missing")
         return None
 
-    def _is_in_place(self) -> bool:
-        if self._fd is None:
-            return False
-        with suppress(OSError):
-            there = (self._folder / _FOLDER / _FILE).stat()
-            return os.path.samestat(os.fstat(self._fd), there)
-        return False
+    def _is_in_place(self, fd: int) -> bool:
+        """Whether the lock is the one that the next agent would ask for."""
+        there = self._open()
+        if there is None:
+            return True  # nothing better can be had
+        try:
+            return _is_same(fd, there)
+        finally:
+            os.close(there)
 
     def _sign(self) -> None:
         """Say in the file who holds it; the host name is the pod's where there is one."""
@@ -118,6 +121,10 @@ def _open_lock(folder: Path) -> int:
         return os.open(_FILE, flags, 0o600, dir_fd=own)
     finally:
         os.close(own)
+
+
+def _is_same(one: int, other: int) -> bool:
+    return os.path.samestat(os.fstat(one), os.fstat(other))
 
 
 def _try_lock(fd: int) -> bool:

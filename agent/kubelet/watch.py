@@ -12,7 +12,7 @@ from agent.kubelet.hints import (
     KubeletSocketAppeared,
     KubeletSocketVanished,
     PluginFoldersChanged,
-    PluginSocketGone,
+    PluginSocketChanged,
 )
 from agent.roots import Roots
 from agent.tasks import Retry, keep_running
@@ -77,6 +77,6 @@ class KubeletWatch:
         if change.path == self._roots.kubelet_socket:
             return KubeletSocketAppeared() if change.present else KubeletSocketVanished()
         name = change.path.name
-        if change.present or not name.endswith(".sock") or name.startswith("."):
+        if not name.endswith(".sock") or name.startswith("."):
             return None
-        return PluginSocketGone(change.path)
+        return PluginSocketChanged(change.path)

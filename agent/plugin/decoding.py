@@ -76,7 +76,9 @@ class _Fields:
                 value, at = self.varint(at)
                 yield number, wire_type, value, at
                 continue
-            if wire_type == _LENGTH:
+            if wire_type == _LENGTH and at < end and data[at] < 0x80:
+                length, at = data[at], at + 1
+            elif wire_type == _LENGTH:
                 length, at = self.varint(at)
             else:
                 length = _WIDTHS.get(wire_type, self.end)

@@ -1,15 +1,41 @@
-"""Device lists as bytes: each device is encoded once, a list is its devices' bytes joined.
+"""Device lists as bytes: what surrounds a device's id in a list is the same for most, and is kept.
 
-Protobuf's repeated fields concatenate, so the joined bytes are a ListAndWatchResponse.
+Protobuf's repeated fields concatenate, so the devices' bytes joined are a ListAndWatchResponse.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from functools import lru_cache
 
 from agent.model.answers import Advertised
 
-_SPARE = 64
+
+def encode_list(devices: tuple[Advertised, ...]) -> bytes:
+    """The bytes of a ListAndWatchResponse that holds ``devices`` in this order."""
+    return b"".join(
+        [(name := d.id.encode()).join(_around(len(name), d.healthy, d.numa_node)) for d in devices]
+    )
+
+
+@lru_cache(maxsize=256)
+def _around(length: int, healthy: bool, numa_node: int | None) -> tuple[bytes, bytes]:  # noqa: FBT001 - a key
+    """What stands before and behind an id of ``length`` bytes; no topology without a NUMA node."""
+    tail = _field(2, b"Healthy" if healthy else b"Unhealthy")
+    if numa_node is not None:
+        # Node 0 is an empty NUMANode: proto3 leaves zeros out.
+        node = b"\x08" + _varint(numa_node) if numa_node else b""
+        tail += _field(3, _field(1, node))
+    head = _head(1, length)
+    return _head(1, len(head) + length + len(tail)) + head, tail
+
+
+def _field(number: int, body: bytes) -> bytes:
+    return _head(number, len(body)) + body
+
+
+def _head(number: int, length: int) -> bytes:
+    """What begins a length-delimited field (wire type 2)."""
+    return bytes((number << 3 | 2,)) + _varint(length)
 
 
 def _varint(number: int) -> bytes:
@@ -19,42 +45,3 @@ def _varint(number: int) -> bytes:
         number >>= 7
     out.append(number)
     return bytes(out)
-
-
-def _field(number: int, body: bytes) -> bytes:
-    """A length-delimited field (wire type 2)."""
-    return bytes((number << 3 | 2,)) + _varint(len(body)) + body
-
-
-def encode_device(device: Advertised) -> bytes:
-    """A Device as one entry of ListAndWatchResponse.devices; without a NUMA node no topology."""
-    body = _field(1, device.id.encode())
-    body += _field(2, b"Healthy" if device.healthy else b"Unhealthy")
-    if device.numa_node is not None:
-        # Node 0 is an empty NUMANode: proto3 leaves zeros out.
-        node = b"\x08" + _varint(device.numa_node) if device.numa_node else b""
-        body += _field(3, _field(1, node))
-    return _field(1, body)
-
-
-class ListEncoder:
-    """Encodes the successive lists of one resource; what it has seen before costs a look-up."""
-
-    def __init__(self) -> None:
-        self._seen: dict[tuple[str, bool, int | None], bytes] = {}
-
-    def encode(self, devices: tuple[Advertised, ...]) -> bytes:
-        """The bytes of a ListAndWatchResponse that holds ``devices`` in this order."""
-        # Each device is worth keeping twice, healthy and not; more are devices of the past.
-        if len(self._seen) > 2 * len(devices) + _SPARE:
-            self._seen.clear()
-        return b"".join(self._parts(devices))
-
-    def _parts(self, devices: tuple[Advertised, ...]) -> Iterable[bytes]:
-        seen = self._seen
-        for device in devices:
-            key = (device.id, device.healthy, device.numa_node)
-            part = seen.get(key)
-            if part is None:
-                part = seen[key] = encode_device(device)
-            yield part

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from typing import Protocol
 
 from agent.model.answers import Advertised
-from agent.plugin.encoding import ListEncoder
+from agent.plugin.encoding import encode_list
 from agent.plugin.signal import Signal
 
 
@@ -34,8 +34,6 @@ class DeviceFeed:
     def __init__(self, signal: Signal, observer: StreamObserver) -> None:
         self.signal = signal
         self._observer = observer
-        self._encoder = ListEncoder()
-        self._encoded: tuple[int, bytes] = (0, b"")
         self._reader: asyncio.Task[None] | None = None
         self._sending = False
         self._ended = False
@@ -51,12 +49,18 @@ class DeviceFeed:
         """Whether somebody follows the list."""
         return self._reader is not None
 
-    def publish(self, devices: tuple[Advertised, ...]) -> None:
-        """Make ``devices`` the list; the stream sends it next, whatever it is doing now."""
-        if devices != self.devices or not self.sequence:
-            self.devices = devices
-            self.sequence += 1
-            self.signal.wake()
+    def publish(self, devices: tuple[Advertised, ...]) -> bool:
+        """Make ``devices`` the list; the stream sends it next, whatever it is doing now.
+
+        Returns whether it is another list than before.
+        """
+        is_new = devices != self.devices or not self.sequence
+        self.devices = devices  # an equal list is kept too: whoever made it does so as well
+        if not is_new:
+            return False
+        self.sequence += 1
+        self.signal.wake()
+        return True
 
     def begin(self) -> None:
         """Let streams open, as for a new generation's server."""
@@ -68,12 +72,6 @@ class DeviceFeed:
         """Ask the streams to end; they return as soon as they are not in the middle of a list."""
         self._ended = True
         self.signal.wake()
-
-    def encoded(self) -> bytes:
-        """The current list as bytes, encoded once for each number."""
-        if self._encoded[0] != self.sequence:
-            self._encoded = (self.sequence, self._encoder.encode(self.devices))
-        return self._encoded[1]
 
     async def follow(self, reader: asyncio.Task[None]) -> AsyncIterator[bytes]:
         """Lists for one stream, the current one first; ends when a newer stream comes.
@@ -92,10 +90,11 @@ class DeviceFeed:
                     continue
                 sent, devices = self.sequence, self.devices
                 self._sending = True
-                yield self.encoded()
+                yield encode_list(devices)
                 if self._reader is reader:
                     self._sending = False
                     self._note_pushed(sent, devices)
+                del devices  # while this waits, an equal list may take its place everywhere else
         finally:
             self._leave(reader)
 

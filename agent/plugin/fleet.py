@@ -10,7 +10,7 @@ from typing import Self
 
 from agent import logs
 from agent.bus import Bus
-from agent.kubelet.hints import KubeletSocketAppeared, PluginFoldersChanged, PluginSocketGone
+from agent.kubelet.hints import KubeletSocketAppeared, PluginFoldersChanged, PluginSocketChanged
 from agent.model.answers import Answers, Offer
 from agent.model.plugin_events import PoolServerState
 from agent.plugin.pool import Limits, Pool, Surroundings
@@ -61,7 +61,7 @@ class Fleet:
             logs.emit("plugin.leftovers_removed", sockets=[path.name for path in removed])
         on = self._bus.on
         self._subscriptions.callback(on(KubeletSocketAppeared, self._kubelet_appeared))
-        self._subscriptions.callback(on(PluginSocketGone, self._socket_gone))
+        self._subscriptions.callback(on(PluginSocketChanged, self._socket_changed))
         self._subscriptions.callback(on(PluginFoldersChanged, self._folders_changed))
         return self
 
@@ -122,8 +122,8 @@ class Fleet:
         for pool in self._pools.values():
             pool.look_again()
 
-    def _socket_gone(self, hint: PluginSocketGone) -> None:
-        gone = str(hint.path)
+    def _socket_changed(self, hint: PluginSocketChanged) -> None:
+        changed = str(hint.path)
         for pool in self._pools.values():
-            if pool.socket == gone:
-                pool.look_again()
+            if pool.socket == changed:
+                pool.socket_changed()

@@ -17,6 +17,7 @@ from agent.bus import Bus
 from agent.errors import KubeletUnavailableError
 from agent.model.answers import Advertised, Answers, Offer
 from agent.model.plugin_events import (
+    ListMade,
     ListPushed,
     PoolServerState,
     Registered,
@@ -105,7 +106,7 @@ class Pool:
         self._preference = offer.preference
         self._signal = Signal()
         self._feed = DeviceFeed(self._signal, self)
-        self._feed.publish(offer.devices)
+        self._publish(offer)
         self._retry = Retry()
         self._now: _Generation | None = None
         self._ending = False
@@ -119,10 +120,14 @@ class Pool:
 
     def offer(self, offer: Offer) -> None:
         """Push a changed list; a changed preference is told by registering again."""
-        self._feed.publish(offer.devices)
+        self._publish(offer)
         if offer.preference != self._preference:
             self._preference = offer.preference
             self._undo("the options changed")
+
+    def _publish(self, offer: Offer) -> None:
+        if self._feed.publish(offer.devices):
+            self._around.bus.publish(ListMade(self.resource))
 
     def retire(self) -> None:
         """End with an empty list: the resource is no more."""
@@ -148,6 +153,10 @@ class Pool:
     def look_again(self) -> None:
         """Anything may have changed in kubelet's folders."""
         self.kubelet_appeared()
+        self.socket_changed()
+
+    def socket_changed(self) -> None:
+        """Something happened to the socket's file: it was made, removed or replaced."""
         if self._now is not None and not self._now.server.is_in_place():
             self._undo("the socket was removed")
 

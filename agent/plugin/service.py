@@ -12,7 +12,9 @@ from grpclib.exceptions import GRPCError
 from grpclib.server import Stream
 from h2.exceptions import H2Error
 
+from agent import logs
 from agent.errors import AgentError, DeviceNotUsableError, UnknownDeviceError
+from agent.kubelet.wire import MAX_MESSAGE_BYTES
 from agent.model.answers import Allocation, Answers
 from agent.plugin.feed import DeviceFeed
 from agent.rpc import pluginregistration, v1beta1
@@ -86,8 +88,23 @@ class DevicePluginService(v1beta1.DevicePluginBase):
             return
         async with aclosing(cast("Any", self._feed.follow(task))) as lists:
             async for encoded in lists:
+                self._tell_if_too_long(len(encoded))
                 # The codec passes bytes that are already a message.
                 yield cast("v1beta1.ListAndWatchResponse", encoded)
+
+    def _tell_if_too_long(self, size: int) -> None:
+        """Kubelet ends the stream at a message over gRPC's limit, and loses the resource."""
+        if size <= MAX_MESSAGE_BYTES:
+            logs.forget("plugin.list_too_long", self._resource)
+            return
+        logs.emit_once(
+            "plugin.list_too_long",
+            self._resource,
+            resource=self._resource,
+            bytes=size,
+            limit_bytes=MAX_MESSAGE_BYTES,
+            fix="split the pool into several resources, for example by ranges of pfNames",
+        )
 
     async def allocate(self, message: v1beta1.AllocateRequest) -> v1beta1.AllocateResponse:
         """One answer for each container asked about, or none at all."""

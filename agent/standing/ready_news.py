@@ -13,16 +13,16 @@ from agent.model.events import ScanStalled
 from agent.model.plugin_events import RegistrationFailed, StreamLost, StreamOpened
 from agent.standing.readiness import Readiness, readiness
 from agent.standing.state import AgentState
-from agent.state_events import HealthChanged, PoolsChanged
+from agent.state_events import PoolsChanged
 
 BRIEF_S = 1.0
 """Not being ready for less is no news: a restarted kubelet, a pool that has just come."""
 START_S = 10.0
 """How long a start may take before what is missing is said."""
+# Not HealthChanged: an Unhealthy device is served, and a burst would have all be looked at again.
 _CAUSES = (
     ConfigChanged,
     ConfigRejected,
-    HealthChanged,
     PoolsChanged,
     RegistrationFailed,
     ScanStalled,

@@ -77,6 +77,10 @@ class Machine(NetNamespace):
         kubelet = ("--kubelet-dir", str(self._host.roots.kubelet))
         return Agent(*self._inside, *_run(Path("/"), config), *kubelet, *arguments)
 
+    def stand_in(self, module: str, *arguments: str) -> Agent:
+        """A module of ours in the agent's place."""
+        return Agent(*self._inside, sys.executable, "-m", module, *arguments)
+
 
 def _run(root: Path, config: Path) -> tuple[str, ...]:
     files = ("--host-root", str(root), "--config-file", str(config))

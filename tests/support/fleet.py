@@ -16,6 +16,7 @@ from agent.host.inotify import DirectoryWatch, EntryChanged
 from agent.kubelet.watch import KubeletWatch
 from agent.model.answers import Advertised, Allocation, DeviceNode, Offer
 from agent.model.plugin_events import (
+    ListMade,
     ListPushed,
     PoolServerState,
     Registered,
@@ -29,7 +30,7 @@ from agent.plugin.registration import RegistrationMode
 from agent.roots import Roots
 from tests.support.kubelet import PATIENCE_S, Kubelet
 
-EVENTS = (ListPushed, Registered, RegistrationFailed, StreamLost, StreamOpened)
+EVENTS = (ListMade, ListPushed, Registered, RegistrationFailed, StreamLost, StreamOpened)
 
 
 def offer(resource: str, *ids: str, unhealthy: tuple[str, ...] = ()) -> Offer:

@@ -104,3 +104,13 @@ libc.malloc_info(0, ctypes.c_void_p.in_dll(libc, "stdout"))
 libc.fflush(None)
 """
     assert str(in_a_fresh_python(script).count("<heap nr=")) == heaps
+
+
+def test_the_loop_waits_for_a_thread_at_work_no_longer_than_a_millisecond() -> None:
+    script = """
+import sys
+from agent.lean import favour_the_loop
+favour_the_loop()
+print(sys.getswitchinterval())
+"""
+    assert float(in_a_fresh_python(script)) <= 0.001

@@ -9,8 +9,11 @@ from typing import ParamSpec, TypeVar
 
 import pytest
 
+from agent import logs
+from agent.log_events import LogEvent
 from agent.reconcile import MANY_DEVICES
 from agent.state_events import PoolsChanged
+from tests.support.pools import pool
 from tests.support.reconciling import Node, family, node
 
 P = ParamSpec("P")
@@ -55,3 +58,21 @@ async def test_what_changes_during_a_pass_over_many_devices_is_offered_by_the_ne
             await passed.wait()
             passed.clear()
     assert sizes(at) == [MANY_DEVICES + 1, MANY_DEVICES, MANY_DEVICES - 1]
+
+
+async def test_between_the_pools_of_which_it_tells_a_pass_over_many_devices_gives_way() -> None:
+    count = 16
+    pools = tuple(
+        pool(f"r{n}", {"pfNames": [f"pf0#{n * 128}-{n * 128 + 127}"]}) for n in range(count)
+    )
+    turns: list[str] = []
+
+    def told(event: LogEvent, _: object) -> None:
+        if event.name in {"device.added", "pool.assigned"}:
+            turns.append(event.name)
+            asyncio.get_running_loop().call_soon(turns.append, "turn")
+
+    leave = logs.follow(told)
+    async with node(*family(MANY_DEVICES), pools=pools):
+        leave()
+    assert turns == [*["device.added", "turn"] * count, *["pool.assigned", "turn"] * count]

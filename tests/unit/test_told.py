@@ -7,7 +7,7 @@ from agent.health.outlook import Change
 from agent.health.records import HEALTHY, Cause, Health
 from agent.model.snapshot import Snapshot
 from agent.pools.records import Pools
-from agent.told import funnel_text, shown, tell_changes, tell_pools
+from agent.told import funnel_text, shown, tell_changes, tell_pool, tell_rest
 from tests.support.devices import host, pf, vf
 from tests.support.log_lines import LogLines
 from tests.support.pools import assigned, one_pool, pool
@@ -16,6 +16,12 @@ DEAD = Health(Cause.NO_CARRIER, "PF pf0 has no carrier")
 PF0 = pf("0000:3b:00.0", "pf0", num_vfs=2)
 VFS = tuple(vf(f"0000:3b:02.{i}", PF0, i) for i in range(2))
 NODE = host(PF0, *VFS)
+
+
+def tell_pools(before: Pools, after: Pools) -> None:
+    for one in after.pools:
+        tell_pool(one, before, after)
+    tell_rest(before, after)
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,18 @@ async def test_the_status_comes_over_with_the_devices_or_without(folder: Path) -
     assert whole.pfs[0].title == "8086/1572"
 
 
+async def test_an_interface_whose_name_is_no_text_can_be_told_of(folder: Path) -> None:
+    odd = pf("0000:3b:00.0", "pf\udcff", num_vfs=1)
+    served = Served()
+    served.state = moment(host(odd, vf("0000:3b:02.0", odd, 0)), pool("net"))
+    async with serving(folder, served):
+        told = await ask_status(folder, devices=True)
+        explained = await ask_explanation(folder, "0000:3b:00.0")
+    assert [p.name for p in told.pfs] == ["pf\\udcff"]
+    facts = {fact.name: fact.value for fact in explained.device.facts} if explained.device else {}
+    assert facts["netdev"].startswith("pf\\udcff (")
+
+
 async def test_an_explanation_comes_over(folder: Path) -> None:
     async with serving(folder):
         told = await ask_explanation(folder, "0000:3b:02.0")

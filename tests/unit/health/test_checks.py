@@ -3,7 +3,7 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from agent.health.assess import assess
+from agent.health.assess import assess, faults
 from agent.health.records import HEALTHY, Cause, Health
 from agent.model.device import Device, Netdev
 from agent.model.link import Links
@@ -27,7 +27,7 @@ def function(index: int = 0, **facts: object) -> Device:
 
 
 def verdicts(pools: Pools) -> list[Health]:
-    return list(assess(pools.pools[0], pools, Links()).values())
+    return list(assess(pools.pools[0], pools, Links(), faults(pools.pools[0], pools)).values())
 
 
 def judged(
@@ -48,7 +48,7 @@ def test_a_free_device_on_a_live_pf_is_healthy() -> None:
 def test_every_member_is_judged_in_the_order_of_the_pool() -> None:
     node = host(parent(DEAD), function(1), function(0))
     pools = assigned(node, pool("vf"))
-    assert list(assess(pools.pools[0], pools, Links())) == ["0000:3b:02.0", "0000:3b:02.1"]
+    assert list(assess(pools.pools[0], pools, Links(), {})) == ["0000:3b:02.0", "0000:3b:02.1"]
 
 
 def test_a_held_device_that_vanished_is_unhealthy() -> None:

@@ -12,13 +12,13 @@ from agent.health.records import HEALTHY, Cause, Health
 from agent.http.counters import Counters, Histogram, Recorder
 from agent.model.events import DevicesAllocated, HostHint, LinksChanged, SnapshotTaken
 from agent.model.link import Links
-from agent.model.plugin_events import ListPushed, Registered, RegistrationFailed
+from agent.model.plugin_events import ListMade, ListPushed, Registered, RegistrationFailed
 from agent.model.snapshot import Snapshot
-from agent.state_events import HealthChanged, ListsChanged
+from agent.state_events import HealthChanged
 
 SICK = Health(Cause.PF_DOWN)
 DOWN = HealthChanged("r", (Change("a", HEALTHY, SICK), Change("b", HEALTHY, SICK)))
-CHANGED = ListsChanged(("r",))
+CHANGED = ListMade("r")
 PUSHED = ListPushed("r", 1, 1, 2)
 TAKEN = SnapshotTaken(Snapshot(), settled=True)
 

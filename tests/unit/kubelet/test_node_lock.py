@@ -112,6 +112,23 @@ async def test_a_folder_made_anew_is_locked_anew(
             await entering
 
 
+async def test_the_lock_follows_to_the_folder_that_the_next_agent_would_ask_first(
+    roots: Roots, caplog: pytest.LogCaptureFixture
+) -> None:
+    bus = Bus()
+    roots.plugins_registry.mkdir()
+    async with NodeLock(roots, bus):
+        shutil.rmtree(roots.device_plugins)
+        bus.publish(PluginFoldersChanged())
+        roots.device_plugins.mkdir()
+        bus.publish(PluginFoldersChanged())
+        entering = asyncio.create_task(NodeLock(roots, Bus()).__aenter__())
+        await until_waiting(caplog)
+        entering.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await entering
+
+
 async def test_a_folder_made_anew_and_locked_by_another_is_an_error_in_the_log(
     roots: Roots, caplog: pytest.LogCaptureFixture
 ) -> None:

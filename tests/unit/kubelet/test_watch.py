@@ -13,12 +13,12 @@ from agent.kubelet.hints import (
     KubeletSocketAppeared,
     KubeletSocketVanished,
     PluginFoldersChanged,
-    PluginSocketGone,
+    PluginSocketChanged,
 )
 from agent.kubelet.watch import KubeletWatch
 from agent.roots import Roots
 
-HINTS = (KubeletSocketAppeared, KubeletSocketVanished, PluginFoldersChanged, PluginSocketGone)
+HINTS = (KubeletSocketAppeared, KubeletSocketVanished, PluginFoldersChanged, PluginSocketChanged)
 
 
 class Hints:
@@ -67,17 +67,21 @@ async def test_kubelet_sock_is_told_as_it_comes_and_goes(roots: Roots) -> None:
         await hints.until(KubeletSocketVanished())
 
 
-async def test_plugin_sockets_are_told_when_they_go_and_other_files_never(roots: Roots) -> None:
+async def test_sockets_are_told_as_they_come_go_or_lose_their_name_and_other_files_never(
+    roots: Roots,
+) -> None:
     roots.plugins_registry.mkdir()
     async with watching(roots) as hints:
         for folder in (roots.device_plugins, roots.plugins_registry):
-            for name in (".x.sock", "kubelet_internal_checkpoint", "x.sock"):
+            for name in (".x.sock", "kubelet_internal_checkpoint"):
                 (folder / name).touch()
                 (folder / name).unlink()
-        await hints.until(
-            PluginSocketGone(roots.device_plugins / "x.sock"),
-            PluginSocketGone(roots.plugins_registry / "x.sock"),
-        )
+            socket_file = folder / "x.sock"
+            bind(socket_file)
+            (folder / "other").touch()
+            (folder / "other").rename(socket_file)
+            socket_file.unlink()
+            await hints.until(*(PluginSocketChanged(socket_file),) * 3)
 
 
 async def test_folders_that_come_and_go_are_told(roots: Roots) -> None:

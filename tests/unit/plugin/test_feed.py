@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from agent.model.answers import Advertised
-from agent.plugin.encoding import ListEncoder
+from agent.plugin.encoding import encode_list
 from agent.plugin.feed import DeviceFeed
 from agent.plugin.signal import Signal
 
@@ -84,8 +84,7 @@ async def test_a_stream_gets_the_list_at_once_and_each_newer_one(feed: DeviceFee
     for count in (1, 2, 3):
         feed.publish(devices(count))
         await stream.next()
-    encode = ListEncoder().encode
-    assert stream.sent == [encode(devices(count)) for count in (1, 2, 3)]
+    assert stream.sent == [encode_list(devices(count)) for count in (1, 2, 3)]
     feed.end()
     await stream.end()
 
@@ -101,13 +100,13 @@ async def test_a_slow_stream_gets_the_newest_list_and_none_in_between(
     await stream.next()
     feed.end()
     await stream.end()
-    assert stream.sent[1:] == [ListEncoder().encode(devices(999))]
+    assert stream.sent[1:] == [encode_list(devices(999))]
     assert notes.told == ["opened", (1, 1), (999, 999)]
 
 
 async def test_an_equal_list_is_no_news(feed: DeviceFeed) -> None:
-    feed.publish(devices(1))
-    assert feed.sequence == 1
+    assert [feed.publish(devices(count)) for count in (1, 2, 2, 0)] == [False, True, False, True]
+    assert feed.sequence == 3
 
 
 async def test_an_empty_list_is_a_list(notes: Notes) -> None:

@@ -9,7 +9,13 @@ import attrs
 import pytest
 
 from agent.kubelet.hints import KubeletSocketAppeared, PluginFoldersChanged
-from agent.model.plugin_events import ListPushed, Registered, RegistrationFailed, StreamLost
+from agent.model.plugin_events import (
+    ListMade,
+    ListPushed,
+    Registered,
+    RegistrationFailed,
+    StreamLost,
+)
 from agent.roots import Roots
 from tests.support.fleet import FixedAnswers, Node, offer, plugin_sockets, running_fleet
 from tests.support.kubelet import Device, Kubelet, Registration
@@ -50,6 +56,7 @@ async def test_a_changed_list_is_one_push_and_an_equal_one_none(roots: Roots) ->
             await node.kubelet_has(kubelet, VF, "a")
             node.fleet.apply((offer(VF, "a", "b"),))
             await node.kubelet_has(kubelet, VF, "a", "b")
+            assert node.of(ListMade) == [ListMade(VF)] * 3
             assert [e.sequence for e in node.of(ListPushed)] == [1, 2, 3]
             assert node.state(VF).lists_pushed == 3
         assert len(kubelet.lists) == 3
@@ -99,6 +106,20 @@ async def test_an_unlinked_socket_is_made_anew_and_registered(roots: Roots) -> N
             (roots.device_plugins / node.of(Registered)[0].socket).unlink()
             await registered_again(node, kubelet, "a")
             assert plugin_sockets(roots.device_plugins) == [node.of(Registered)[1].socket]
+            assert node.state(VF).generation == 2
+
+
+async def test_a_socket_whose_name_another_file_took_is_made_anew_and_registered(
+    roots: Roots,
+) -> None:
+    with Kubelet(roots.kubelet) as kubelet:
+        async with running_fleet(roots) as node:
+            node.fleet.apply((offer(VF, "a"),))
+            await node.kubelet_has(kubelet, VF, "a")
+            other = roots.device_plugins / "other"
+            other.touch()
+            other.rename(roots.device_plugins / node.of(Registered)[0].socket)
+            await registered_again(node, kubelet, "a")
             assert node.state(VF).generation == 2
 
 

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any
+from contextlib import aclosing
+from typing import Any, cast
 
 import attrs
 import pytest
@@ -16,6 +17,7 @@ from agent.plugin.service import DevicePluginService, RegistrationService
 from agent.plugin.signal import Signal
 from agent.rpc import pluginregistration, v1beta1
 from tests.support.fleet import FixedAnswers, Silent
+from tests.support.log_lines import LogLines
 
 VF = "intel.com/vf"
 
@@ -62,6 +64,23 @@ async def test_the_list_comes_from_the_feed(served: Served) -> None:
             ("b", "Unhealthy"),
         ]
         break
+
+
+async def test_a_list_that_kubelet_cannot_take_is_told_once_with_its_size_and_the_fix(
+    log_lines: LogLines,
+) -> None:
+    devices = tuple(Advertised(f"0000:{i >> 8:02x}:{i & 255:02x}.0") for i in range(200_000))
+    feed = DeviceFeed(Signal(), Silent())
+    service = DevicePluginService(VF, feed, FixedAnswers(), lambda _: None, preference=True)
+    sizes = []
+    for number in (200_000, 199_999, 10, 200_000):
+        feed.publish(devices[:number])
+        async with aclosing(cast("Any", service.list_and_watch(v1beta1.Empty()))) as lists:
+            sizes.append(len(await anext(lists)))
+    first, again = log_lines.fields("plugin.list_too_long")
+    assert (first["resource"], first["bytes"]) == (VF, sizes[0])
+    assert "split the pool" in first["fix"]
+    assert again["bytes"] == sizes[-1]
 
 
 async def test_each_container_gets_its_answer(served: Served) -> None:

@@ -8,9 +8,12 @@ import attrs
 import pytest
 
 from agent.bus import Bus
+from agent.health.outlook import Change
+from agent.health.records import HEALTHY, Cause, Health
 from agent.model.events import ScanStalled
 from agent.standing.ready_news import BRIEF_S, START_S, ReadinessNews
 from agent.standing.state import AgentState, ScanStanding
+from agent.state_events import HealthChanged
 from tests.support.devices import host
 from tests.support.log_lines import LogLines
 from tests.support.moment import moment
@@ -78,3 +81,23 @@ async def test_a_start_that_hangs_says_what_is_missing_after_a_while(log_lines: 
         become(READY)
         await asyncio.sleep(0.001)
     assert [f["ready"] for f in log_lines.fields("agent.ready")] == [False, True]
+
+
+async def test_health_that_changes_is_no_reason_to_look() -> None:
+    bus, looked = Bus(), 0
+
+    def state() -> AgentState:
+        nonlocal looked
+        looked += 1
+        return READY
+
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(ReadinessNews(bus, state).run())
+        await asyncio.sleep(1)
+        bus.publish(HealthChanged("r", (Change("a", HEALTHY, Health(Cause.PF_DOWN)),)))
+        await asyncio.sleep(1)
+        assert looked == 1
+        bus.publish(ScanStalled(0.0))
+        await asyncio.sleep(1)
+        assert looked == 2
+        task.cancel()
