@@ -30,7 +30,8 @@ from tests.support.protocol import message, stub
 
 VF = "intel.com/vf"
 PLUGIN = "v1beta1.DevicePlugin"
-_LOCAL = (("grpc.use_local_subchannel_pool", 1),)
+# A connection of its own, whose window stays at HTTP/2's 64 KiB.
+_LOCAL = (("grpc.use_local_subchannel_pool", 1), ("grpc.http2.bdp_probe", 0))
 
 
 class Client:
