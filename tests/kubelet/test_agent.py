@@ -44,7 +44,8 @@ def test_the_resource_is_counted_whichever_way_it_registers(
     with machine.agent(way, pools, arguments=("--registration", way)):
         assert allocatable(node, resource, 4) == frozenset(machine.kernel_vfs)
         told = eventually(
-            lambda: node.kubelet.checkpoint()["RegisteredDevices"].get(resource), "a checkpoint"
+            lambda: (node.kubelet.checkpoint()["RegisteredDevices"] or {}).get(resource),
+            "a checkpoint",
         )
         assert sorted(told) == sorted(machine.kernel_vfs)
     allocatable(node, resource, 0)
