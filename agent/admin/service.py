@@ -12,10 +12,10 @@ from grpclib.const import Status
 from grpclib.exceptions import GRPCError
 
 from agent import logs
-from agent.admin.encoding import encoded
 from agent.journal import Entry, Journal
 from agent.rpc.agent import v1
 from agent.standing.explain import explain
+from agent.standing.legible import encoded
 from agent.standing.state import AgentState
 from agent.standing.status import Title, status
 

@@ -25,6 +25,7 @@ from agent.http.messages import Answer
 from agent.http.traffic import traffic_families
 from agent.model.device import Role
 from agent.model.traffic import Traffic
+from agent.standing.legible import legible
 from agent.standing.readiness import readiness
 from agent.standing.state import AgentState
 from agent.standing.status import link_of
@@ -226,7 +227,7 @@ def _host(state: AgentState, counters: Counters) -> Iterator[Metric]:
     for device in snapshot.devices:
         link = link_of(device, state) if device.role is Role.PF else "no netdev"
         if link != "no netdev":
-            links.add_metric([device.pf_name or "", device.id], float(link == "up"))
+            links.add_metric([legible(device.pf_name or ""), device.id], float(link == "up"))
     yield links
     yield _histogram(
         "scan_seconds", "Time to read the whole host once, in a thread.", counters.scan_s

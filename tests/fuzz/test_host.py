@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.admin.encoding import encoded, legible
 from agent.config.load import load_config
 from agent.config.schema import Config
 from agent.discovery.scan import scan
@@ -31,6 +30,7 @@ from agent.roots import Roots
 from agent.rpc.agent.v1 import Explanation, StatusReply
 from agent.standing.explain import explain
 from agent.standing.json_form import compact
+from agent.standing.legible import encoded, legible
 from agent.standing.state import AgentState
 from agent.standing.status import status
 from tests.fuzz.configs import right_configs

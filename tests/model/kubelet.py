@@ -1,40 +1,38 @@
 """A stand-in for kubelet's device manager in the loop of the agent, so that both share its time.
 
-It does what plugins can tell from outside: it sweeps its folder when it starts, dials back in the
-middle of Register, never opens a lost stream again, and takes the late end of an old stream for the
-end of the newest. Its plugin watcher looks each second and backs off for each path.
+One object is one process: it sweeps its folder when it starts, dials back in the middle of
+Register, never opens a lost stream again, and takes the late end of an old stream for the end of
+the newest. What it does in the middle of a registration is set before, as its mood.
 """
 
 from __future__ import annotations
 
 import asyncio
-import socket
+from collections import deque
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal
 
 import attrs
-from grpclib.client import Channel
 from grpclib.const import Status
-from grpclib.exceptions import GRPCError, StreamTerminatedError
-from grpclib.protocol import H2Protocol
-from grpclib.server import Server
+from grpclib.exceptions import GRPCError
 
 from agent.roots import Roots
-from agent.rpc import pluginregistration as watcher_api
 from agent.rpc import v1beta1
-
-if TYPE_CHECKING:
-    from grpclib._typing import IServable
+from tests.model.ends import LOST, Line, Served
+from tests.model.pods import Claim, PodResources, Pods
 
 DIAL_S = 10.0
-LOOK_S = 1.0
-_LOST = (GRPCError, StreamTerminatedError, OSError, TimeoutError, AttributeError, AssertionError)
+SLOW_S = 3.0
+"""How long a kubelet takes that is slow in the middle of a registration."""
 
-Register = Callable[[v1beta1.RegisterRequest], Coroutine[Any, Any, None]]
 Seen = tuple[tuple[str, bool], ...]
 """(id, whether it is healthy) of each device of a list."""
+Stage = Literal["asked", "dialled", "streaming"]
+"""How far a registration came: before the dial back, after it, with the list on its way."""
+Deed = Literal["hang", "be slow", "die", "restart"]
+STAGES: tuple[Stage, ...] = ("asked", "dialled", "streaming")
+DEEDS: tuple[Deed, ...] = ("hang", "be slow", "die", "restart")
 
 
 @attrs.define(eq=False)
@@ -43,33 +41,40 @@ class Client:
 
     resource: str
     path: Path
-    channel: Channel
+    line: Line
+    prefers: bool = False
+    """Whether the plugin wants to be asked which devices to take."""
     lists: list[Seen] = attrs.Factory(list)
     following: asyncio.Task[None] | None = None
 
+    @property
+    def stub(self) -> v1beta1.DevicePluginStub:
+        """What can be asked."""
+        return v1beta1.DevicePluginStub(self.line)
+
     def hang_up(self) -> None:
         """Close the connection; the stream ends with it."""
-        self.channel.close()
+        self.line.close()
 
 
-class _Server(Server):
-    """grpclib's server, whose connections can be broken as the end of a process breaks them."""
+@attrs.define
+class Mood:
+    """How kubelets behave from now on."""
 
-    def __init__(self, service: IServable) -> None:
-        super().__init__([service])
-        self._protocols: list[H2Protocol] = []
+    refusals: int = 0
+    """So many registrations are refused."""
+    traps: deque[tuple[Stage, Deed]] = attrs.Factory(deque)
+    """What happens in the middle of the next registrations, in this order."""
+    opens_streams: bool = True
+    late_s: float = 0.0
+    """From the next stream's end to what kubelet does about it."""
+    sweeps: bool = True
+    """Whether a kubelet that starts removes every file of its folder, as most releases do."""
 
-    def _protocol_factory(self) -> H2Protocol:
-        protocol = super()._protocol_factory()
-        self._protocols.append(protocol)
-        return protocol
-
-    def break_off(self) -> None:
-        """Close everything at once."""
-        self.close()
-        for protocol in self._protocols:
-            with suppress(AttributeError):  # never connected
-                protocol.connection.close()
+    def calm_down(self) -> None:
+        """Be as a kubelet is that nothing is wrong with."""
+        self.refusals, self.opens_streams, self.late_s = 0, True, 0.0
+        self.traps.clear()
 
 
 class _Registration(v1beta1.RegistrationBase):
@@ -83,41 +88,40 @@ class _Registration(v1beta1.RegistrationBase):
         return v1beta1.Empty()
 
 
-@attrs.define
-class Mood:
-    """How kubelet behaves from now on."""
-
-    refusals: int = 0
-    """So many registrations are refused."""
-    hangs: bool = False
-    """Register is never answered."""
-    opens_streams: bool = True
-    late_s: float = 0.0
-    """From the next stream's end to what kubelet does about it."""
+Ended = Callable[["Kubelet", bool], None]
+"""Told when a process is to end in the middle of what it does; True = another follows at once."""
 
 
 class Kubelet:
-    """Serves kubelet.sock and follows plugins_registry between ``start`` and ``die``."""
+    """One process, from ``start`` to ``die``: its registry of plugins and their streams."""
 
-    def __init__(self, roots: Roots) -> None:
+    def __init__(self, roots: Roots, mood: Mood, pods: Pods, ended: Ended) -> None:
         self.roots = roots
-        self.mood = Mood()
+        self.mood = mood
+        self.pods = pods
         self.clients: dict[str, Client] = {}
         self.stopped: set[str] = set()
         self.streams: list[Client] = []
         """Every client whose stream is open."""
-        self._server: _Server | None = None
+        self.is_alive = False
+        self.reads = True
+        self.watching: asyncio.Task[None] | None = None
+        """Its plugin watcher."""
+        self._ended = ended
+        self._is_over = False
+        self._servers: tuple[Served, ...] = ()
+        self._dialled: list[Client] = []
         self._tasks: set[asyncio.Task[None]] = set()
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether its process runs."""
-        return self._server is not None
 
     @property
     def tasks(self) -> frozenset[asyncio.Task[None]]:
         """What runs for kubelet and not for the agent."""
         return frozenset(self._tasks)
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether it begins anything: the library may tell a cancelled task of a lost call."""
+        return self.is_alive and not self._is_over
 
     def view(self) -> dict[str, Seen]:
         """Resource -> the devices of the newest list, of all that pods can get."""
@@ -128,91 +132,131 @@ class Kubelet:
         }
 
     async def start(self) -> None:
-        """Sweep the folder, serve, watch."""
+        """Sweep the folder, then serve."""
         folder = self.roots.device_plugins
         folder.mkdir(parents=True, exist_ok=True)
-        for path in folder.iterdir():
+        for path in folder.iterdir() if self.mood.sweeps else ():
             if not path.is_dir():
                 path.unlink()
-        listener = socket.socket(socket.AF_UNIX)
-        listener.bind(str(self.roots.kubelet_socket))
-        self._server = _Server(_Registration(self._register))
-        await self._server.start(sock=listener)
-        self._run(self._watch())
+        self.is_alive = True
+        self._servers = (
+            Served(self.roots.kubelet_socket, [_Registration(self._register)]),
+            Served(self.roots.pod_resources_socket, [PodResources(self.pods)]),
+        )
+        for server in self._servers:
+            if self.is_alive:
+                await server.begin()
 
     async def die(self) -> None:
         """End as a killed process does: connections break, socket files stay."""
-        server, self._server = self._server, None
-        if server is None:
-            return
-        server.break_off()
+        self.is_alive = False
+        for server in self._servers:
+            server.break_off()
         for task in self._tasks:
             task.cancel()
-        for client in {*self.clients.values(), *self.streams}:
+        for client in self._dialled:
             client.hang_up()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self.clients.clear()
-        self.stopped.clear()
-        self.streams.clear()
 
-    def drop_stream(self, resource: str) -> None:
+    def hang_on(self, *, reads: bool) -> None:
+        """Leave everything open and begin nothing more; take in what comes, or not even that."""
+        self._is_over = True
+        if self.watching is not None:
+            self.watching.cancel()
+        if reads:
+            return
+        self.reads = False
+        for server in self._servers:
+            server.stop_reading()
+        for client in self._dialled:
+            client.line.stop_reading()
+
+    def drop_stream(self, number: int) -> None:
         """End a stream from kubelet's side; the connection stays for a moment."""
-        client = self.clients.get(resource)
-        if client is not None and client.following is not None:
-            client.following.cancel()
+        resources = sorted(self.clients)
+        if resources:
+            following = self.clients[resources[number % len(resources)]].following
+            if following is not None:
+                following.cancel()
 
-    def _run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Let the process do this until it ends."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
+    # Registration
+
     async def _register(self, request: v1beta1.RegisterRequest) -> None:
-        if self.mood.hangs:
-            await asyncio.get_running_loop().create_future()
-        if self._refuses():
+        await self.reach("asked")
+        if self.refuses():
             raise GRPCError(Status.INVALID_ARGUMENT, "refused by the test")
         path = self.roots.device_plugins / request.endpoint
         try:
-            await self._connect(request.resource_name, path)
-        except _LOST as error:
+            client = await self.connect(request.resource_name, path)
+        except LOST as error:
             raise GRPCError(Status.UNKNOWN, f"failed to dial back: {error}") from error
+        told = request.options and request.options.get_preferred_allocation_available
+        assert bool(told) == client.prefers
 
-    def _refuses(self) -> bool:
+    def refuses(self) -> bool:
+        """Whether the next registration is refused."""
         self.mood.refusals -= 1
         return self.mood.refusals >= 0
 
-    async def _connect(self, resource: str, path: Path) -> None:
-        client = Client(resource, path, Channel(path=str(path)))
-        stub = v1beta1.DevicePluginStub(client.channel)
+    async def reach(self, stage: Stage) -> None:
+        """Come so far in a registration, and do what was set for it."""
+        if self._is_over:
+            await asyncio.get_running_loop().create_future()
+        traps = self.mood.traps
+        if not traps or traps[0][0] != stage:
+            return
+        _, deed = traps.popleft()
+        if deed == "be slow":
+            await asyncio.sleep(SLOW_S)
+            return
+        if deed != "hang":
+            self._ended(self, deed == "restart")
+        await asyncio.get_running_loop().create_future()
+
+    async def connect(self, resource: str, path: Path) -> Client:
+        """Dial a plugin, make it the newest of its resource and follow its list."""
+        client = Client(resource, path, Line(path))
+        self._dialled.append(client)
         try:
-            await stub.get_device_plugin_options(v1beta1.Empty(), timeout=DIAL_S)
+            options = await client.stub.get_device_plugin_options(v1beta1.Empty(), timeout=DIAL_S)
+            await self.reach("dialled")
+            if not self.is_at_work:
+                raise ConnectionError  # noqa: TRY301 - a line that is used again would be opened again
         except BaseException:
             client.hang_up()
             raise
+        client.prefers = options.get_preferred_allocation_available
         self.clients[resource] = client
         self.stopped.discard(resource)
         if self.mood.opens_streams:
-            client.following = self._run(self._follow(client))
+            client.following = self.run(self._follow(client))
+        await self.reach("streaming")
+        return client
 
     async def _follow(self, client: Client) -> None:
         self.streams.append(client)
         was_dropped = False
         try:
-            stub = v1beta1.DevicePluginStub(client.channel)
-            async for response in stub.list_and_watch(v1beta1.Empty()):
+            async for response in client.stub.list_and_watch(v1beta1.Empty()):
                 devices = ((d.id, d.health == "Healthy") for d in response.devices)
                 client.lists.append(tuple(devices))
         except asyncio.CancelledError:
             was_dropped = True
-        except _LOST:
+        except LOST:
             pass
         self.streams.remove(client)
-        if self._server is None:
+        if not self.is_alive:
             return
         late_s, self.mood.late_s = self.mood.late_s, 0.0
         if was_dropped or late_s:
-            self._run(self._stop_newest(client, late_s))
+            self.run(self._stop_newest(client, late_s))
         else:
             await self._stop_newest(client, 0.0)
 
@@ -225,52 +269,31 @@ class Kubelet:
             self.stopped.add(ended.resource)
             newest.hang_up()
 
-    async def _watch(self) -> None:
-        known: dict[Path, str] = {}
-        due: dict[Path, tuple[float, float]] = {}
-        loop = asyncio.get_running_loop()
-        while True:
-            found = _visible_sockets(self.roots.plugins_registry)
-            for path in known.keys() - found:
-                self._deregister(known.pop(path), path)
-            for path in sorted(found - known.keys()):
-                after, delay_s = due.get(path, (0.0, 0.5))
-                if loop.time() < after:
-                    continue
-                resource = await self._shake_hands(path)
-                if resource is None:
-                    due[path] = (loop.time() + delay_s, min(delay_s * 2, 122.0))
-                else:
-                    known[path] = resource
-            await asyncio.sleep(LOOK_S)
+    # Pods
 
-    async def _shake_hands(self, path: Path) -> str | None:
-        channel = Channel(path=str(path))
-        stub = watcher_api.RegistrationStub(channel)
+    async def start_pod(self, number: int, *, dies: bool = False) -> None:
+        """Give a pod a free device of one of the resources; ``dies`` = before it runs."""
+        held = self.pods.held
+        free = [
+            (resource, device)
+            for resource, devices in sorted(self.view().items())
+            for device, is_healthy in devices
+            if is_healthy and device not in held
+        ]
+        if not free:
+            return
+        resource, device = free[number % len(free)]
+        if await self.allocate(resource, device) is not None and not dies:
+            self.pods.start(Claim(resource, (device,)))
+
+    async def allocate(
+        self, resource: str, device: str
+    ) -> v1beta1.ContainerAllocateResponse | None:
+        """Ask for one device; None where it is refused, or the plugin is gone."""
+        request = v1beta1.ContainerAllocateRequest(devices_ids=[device])
+        message = v1beta1.AllocateRequest(container_requests=[request])
         try:
-            info = await stub.get_info(watcher_api.InfoRequest(), timeout=1.0)
-            is_refused = self._refuses()
-            if not is_refused:
-                await self._connect(info.name, Path(info.endpoint or path))
-            verdict = watcher_api.RegistrationStatus(
-                plugin_registered=not is_refused, error="refused by the test" if is_refused else ""
-            )
-            await stub.notify_registration_status(verdict, timeout=5.0)
-        except _LOST:
+            reply = await self.clients[resource].stub.allocate(message, timeout=DIAL_S)
+        except LOST:
             return None
-        finally:
-            channel.close()
-        return None if is_refused else info.name
-
-    def _deregister(self, resource: str, path: Path) -> None:
-        client = self.clients.get(resource)
-        if client is not None and client.path == path:
-            del self.clients[resource]
-            client.hang_up()
-
-
-def _visible_sockets(folder: Path) -> set[Path]:
-    try:
-        return {p for p in folder.iterdir() if p.is_socket() and not p.name.startswith(".")}
-    except OSError:
-        return set()
+        return reply.container_responses[0]

@@ -6,34 +6,44 @@ import asyncio
 import json
 import os
 import shutil
+import socket
 import tempfile
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, TypeVar
+from unittest.mock import patch
 
 import looptime
 
+from agent import allocator
 from agent.config.load import load_config
 from agent.config.schema import Config
 from agent.daemon import Daemon
 from agent.discovery.monitor import Monitor
-from agent.discovery.scan import scan
-from agent.health.outlook import look
 from agent.host.layout import HostBuilder
-from agent.model.link import Links
+from agent.model.device import Device
 from agent.model.snapshot import Snapshot
 from agent.options import RunOptions
-from agent.pools.assign import assign
+from agent.plugin.sockets import socket_path, socket_token
 from agent.roots import Roots
-from tests.model.kubelet import Kubelet, Seen
+from tests.model.kubelet import Kubelet, Mood
+from tests.model.pods import Pods
+from tests.model.watcher import watch
 
 T = TypeVar("T")
 
 PREFIX = "example.com"
-SETTLE_S = 150.3
-"""Longer than any back-off of kubelet's or the agent's own."""
+STOP_S = 5.0
+"""Within this the agent ends, though kubelet may not read what it is told."""
+EDIT_S = 0.2
+"""How long an edit of the configuration must stay to be noticed for certain."""
+MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108 - files that nobody keeps
+BUSY_TURNS = 20_000
+"""More turns of the loop than anything takes in one instant."""
+Pause = float | int
+"""Seconds, or so many turns of the loop: 0 is the same instant."""
 
 
 class Loop(
@@ -43,8 +53,20 @@ class Loop(
     """Virtual time: nobody waits who has nothing to wait for, and threads' work is done at once.
 
     Unix sockets and inotify within one process are ready as soon as the other end has acted, so
-    time only moves when nothing else can.
+    time only moves when nothing else can. What is never done with an instant is a fault.
     """
+
+    _instant = 0.0
+    _turns = 0
+
+    def __init__(self) -> None:
+        super().__init__(noop_cycles=2)  # type: ignore[call-arg] # it ships no types
+
+    def _run_once(self) -> None:
+        self._turns = self._turns + 1 if self.time() == self._instant else 0
+        self._instant = self.time()
+        assert self._turns < BUSY_TURNS, "the agent is busy for ever"
+        super()._run_once()
 
     def run_in_executor(  # type: ignore[override]
         self,
@@ -92,8 +114,17 @@ class ConfigFile:
         self.path = folder / "config.json"
         self.is_config_map = is_config_map
         self._versions = 0
-        if is_config_map:
+        self._make_folder()
+
+    def _make_folder(self) -> None:
+        self.path.parent.mkdir()
+        if self.is_config_map:
             self.path.symlink_to("..data/config.json")
+
+    def move_away(self, to: Path) -> None:
+        """Give it a new folder without content in the place of the one that goes ``to``."""
+        self.path.parent.rename(to)
+        self._make_folder()
 
     def write(self, data: bytes | None) -> None:
         """Give the file this content; None takes it away."""
@@ -117,19 +148,38 @@ class ConfigFile:
 
 
 class Node:
-    """The host, its kubelet, its agent; a loop in which time passes only when asked to."""
+    """The host, its kubelets, its agent; a loop in which time passes only when asked to."""
 
-    def __init__(self, *, is_config_map: bool) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="model-"))
+    def __init__(self, *, is_config_map: bool, config: bytes) -> None:
+        self.files_before = self.open_files()
+        self.folder = Path(tempfile.mkdtemp(prefix="model-", dir=MEMORY))
         self.host = HostBuilder(self.folder / "h")
         self.roots: Roots = self.host.roots
-        (self.folder / "c").mkdir()
+        self.roots.device_plugins.mkdir(parents=True)
         self.config = ConfigFile(self.folder / "c", is_config_map=is_config_map)
-        self.kubelet = Kubelet(self.roots)
+        self.config.write(config)
+        self.written: bytes | None = config
+        self.wanted = config_of(config) or Config()
+        """The configuration that is to be in force."""
+        self._moves = 0
+        self.pods = Pods()
+        self.mood = Mood()
+        self.kubelet = self._new_kubelet()
+        self.ghosts: list[Kubelet] = []
+        """Kubelets that another took the place of, and that have not ended yet."""
+        self.facts: dict[str, Device] = {}
+        """What was last seen of each device."""
+        self.shown: set[str] = set()
+        """Resources that were seen with devices, and are configured ever since."""
         self.runner = asyncio.Runner(loop_factory=Loop)
         self.daemon: Daemon
         self.task: asyncio.Task[None] | None = None
         self._stop: asyncio.Event
+        self._endings: list[asyncio.Task[None]] = []
+        """The ends of kubelets that end by themselves."""
+        self._patches = ExitStack()
+        # Threads know nothing of virtual time: it would be over before they have begun.
+        self._patches.enter_context(patch.object(allocator, "in_daemon_thread", _at_once))
 
     def run(self, work: Any) -> Any:  # noqa: ANN401 - whatever the work gives
         """Let the loop run until ``work`` is done."""
@@ -139,9 +189,12 @@ class Node:
             raise AssertionError("the agent ended by itself")
         return outcome
 
-    def pass_time(self, seconds: float) -> None:
-        """Let time pass for everyone."""
-        self.run(asyncio.sleep(seconds))
+    def wait(self, pause: Pause) -> None:
+        """Let time pass for everyone, or no time but some turns of the loop."""
+        if isinstance(pause, float):
+            self.run(asyncio.sleep(pause))
+        elif pause:
+            self.run(_turns(pause))
 
     def start_agent(self) -> None:
         """Start the agent as ``sriov-agent run`` does."""
@@ -151,6 +204,7 @@ class Node:
             resource_prefix=PREFIX,
             cdi="field",
             netlink=False,
+            rescan_s=0,  # it would hide that an event was missed
         )
         self.daemon = Daemon(options)
         self.daemon.monitor = Monitor(self.daemon._scan, self.daemon.bus, _at_once)
@@ -173,27 +227,122 @@ class Node:
 
         async def stop() -> None:
             self._stop.set()
-            await task
+            async with asyncio.timeout(STOP_S):
+                await task
 
         self.run(stop())
+
+    def restart_agent(self) -> None:
+        """Stop it and start it again, beside what an earlier one left that was killed."""
+        self.stop_agent()
+        assert self.sockets() == []
+        self.shown.clear()
+        for folder in (self.roots.device_plugins, self.roots.plugins_registry):
+            if folder.is_dir():
+                path = socket_path(folder, f"{PREFIX}/net", socket_token(3, "0badcafe"))
+                with socket.socket(socket.AF_UNIX) as dead:
+                    dead.bind(str(path))
+        self.start_agent()
 
     def close(self) -> None:
         """End everything."""
         if self.task is not None:
             self.stop_agent()
-        self.run(self.kubelet.die())
+        self.end_kubelets()
         self.runner.close()
         asyncio.set_event_loop(None)
+        self._patches.close()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    # Kubelet
+
+    def _new_kubelet(self) -> Kubelet:
+        return Kubelet(self.roots, self.mood, self.pods, self._kubelet_ends)
+
+    def _kubelet_ends(self, ended: Kubelet, follows: bool) -> None:  # noqa: FBT001 - a callback
+        """It ends by itself, in the middle of something."""
+        is_current = ended is self.kubelet
+        if is_current:
+            self.kubelet = self._new_kubelet()
+
+        async def end() -> None:
+            await ended.die()
+            if is_current and follows and not self.kubelet.is_alive:
+                await self._begin(self.kubelet)
+
+        self._endings.append(asyncio.ensure_future(end()))
+
+    def _await_endings(self) -> None:
+        endings, self._endings = self._endings, []
+        for ending in endings:
+            self.run(asyncio.wait({ending}))
+            ending.result()
+
+    @staticmethod
+    async def _begin(kubelet: Kubelet) -> None:
+        await kubelet.start()
+        if kubelet.is_alive:
+            kubelet.watching = kubelet.run(watch(kubelet))
+
+    def kubelet_dies(self) -> None:
+        """Its process is gone from one instant to the next."""
+        self._await_endings()
+        if self.kubelet.is_alive:
+            self.run(self.kubelet.die())
+            self.kubelet = self._new_kubelet()
+
+    def kubelet_starts(self) -> None:
+        """A new process; one that runs is killed before."""
+        self.kubelet_dies()
+        self.run(self._begin(self.kubelet))
+
+    def kubelet_is_replaced(self, *, reads: bool) -> None:
+        """A new process, while the old one hangs on to all that it has."""
+        self._await_endings()
+        if self.kubelet.is_alive:
+            self.ghosts.append(self.kubelet)
+            self.kubelet.hang_on(reads=reads)
+            self.kubelet = self._new_kubelet()
+        self.run(self._begin(self.kubelet))
+
+    def end_ghosts(self) -> None:
+        """What hangs on ends at last."""
+        ghosts, self.ghosts = self.ghosts, []
+        for ghost in ghosts:
+            self.run(ghost.die())
+
+    def end_kubelets(self) -> None:
+        """All of them."""
+        self.end_ghosts()
+        self.kubelet_dies()
+
+    # Configuration
+
+    def new_path(self) -> Path:
+        """Where something can move to, out of everybody's sight."""
+        self._moves += 1
+        return self.folder / f"away-{self._moves}"
+
+    def write_config(self, data: bytes | None, *, in_a_new_folder: bool = False) -> None:
+        """A file that is gone leaves the last good one in force; a key that is gone, no pools."""
+        wanted = config_of(data)
+        if data is None and self.config.is_config_map:
+            wanted = Config()
+        if wanted is None:
+            # An edit that follows before the agent could see the last one is as if it were first.
+            self.wait(EDIT_S)
+        self.written, self.wanted = data, wanted or self.wanted
+        if in_a_new_folder:
+            self.config.move_away(self.new_path())
+        self.config.write(data)
+        self.shown &= {p.resource for p in self.wanted.pools}
 
     # What to compare
 
-    def truth(self, config: Config) -> dict[str, Seen]:
-        """What kubelet should have of each pool, worked out anew from the host as it is."""
-        pools = assign(scan(self.roots), config)
-        outlooks = (look(None, p, pools, Links(), 0.0, {}) for p in pools.pools)
-        offers = (outlook.offer() for outlook in outlooks)
-        return {o.resource: tuple((d.id, d.healthy) for d in o.devices) for o in offers}
+    def streams(self) -> Counter[str]:
+        """Of each resource the streams that any kubelet has open, as far as it looks."""
+        kubelets = (self.kubelet, *(ghost for ghost in self.ghosts if ghost.reads))
+        return Counter(client.resource for kubelet in kubelets for client in kubelet.streams)
 
     def sockets(self) -> list[str]:
         """Every entry of kubelet's folders that a plugin may have made."""
@@ -217,6 +366,11 @@ class Node:
             with suppress(OSError):
                 found[os.readlink(f"/proc/self/fd/{number}").partition(":")[0]] += 1
         return found
+
+
+async def _turns(count: int) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
 
 
 def _name_of(task: asyncio.Task[Any]) -> str:

@@ -1,59 +1,44 @@
 """The lifecycle as a state machine: whatever happened, kubelet ends up with the truth.
 
-Real sockets, real inotify, real files; only time is virtual. Steps follow each other with little or
-no time in between, so that each may come in the middle of what the others began.
+Real sockets, real inotify, real files; only time is virtual. Acts follow each other within a few
+turns of the loop or a little time, so that each may come in the middle of what the others began.
 """
 
 from __future__ import annotations
 
-import shutil
-from collections import Counter
-from pathlib import Path
-
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from agent import logs
 from tests.fuzz.profile import fuzz
-from tests.model.kubelet import Mood
-from tests.model.node import PREFIX, SETTLE_S, Node, config_of, file_of, pool
+from tests.model import acts, truth
+from tests.model.kubelet import DEEDS, STAGES, Deed, Stage
+from tests.model.node import Node, Pause
 
-PFS = ("0000:3b:00.0", "0000:3b:00.1")
-NAMES = ("ens1f0", "ens1f1")
-GOOD = {
-    "net": file_of(pool("net", "iavf")),
-    "net and dpdk": file_of(pool("net", "iavf"), pool("dpdk", "vfio-pci")),
-    "dpdk and net": file_of(pool("dpdk", "vfio-pci"), pool("net", "iavf", excludeTopology=True)),
-    "all in one": file_of(pool("net", "iavf", "vfio-pci", allocationPolicy="packed")),
-    "dpdk, shown empty": file_of(pool("dpdk", "vfio-pci", advertiseEmpty=True)),
-    "no pools": file_of(),
-}
-BAD = (b"", b"{", b"\xff", b'{"resourceList": [{"resourceName": "net"}]}', None)
-DELAYS = st.sampled_from((0.0, 0.0, 0.01, 0.05, 0.3, 1.5, 12.0))
-FIXED_TASKS = Counter(
-    {
-        "Node._live": 1,
-        "Daemon._live": 1,
-        "Daemon._rescan": 1,
-        "KubeletWatch.run": 1,
-        "HoldingsFollower.run": 1,
-        "Monitor.run": 1,
-        "Reconciler.run": 1,
-        "follow_tree": 1,
-        "ConfigKeeper.run": 1,
-        "ConfigKeeper._follow": 1,
-        "ConfigKeeper._reload_when": 1,
-        "ConfigKeeper._reload_asked": 1,
-        "Services.run": 1,
-        "Services._admin": 1,
-        "ReadinessNews.run": 1,
-    }
-)
-TASKS_OF_A_POOL = ("Pool.run", "request_handler")
-FIXED_SOCKETS = 4
-"""The loop's own pair, the admin socket, kubelet.sock."""
-SOCKETS_OF_A_POOL = 3
-"""One that listens, and both ends of kubelet's connection."""
+SOON_S = 5.0
+"""Within this a kubelet that has just started has every pool, whatever went before."""
+TOLD_S = 8.0
+"""Within this kubelet knows of a change of the host; good news is held back for a while of it."""
+SETTLE_S = 45.3
+"""Longer than the agent's own back-offs, and than it takes to ask who holds what."""
+SETTLE_WATCHED_S = 150.3
+"""Longer than any back-off of kubelet's plugin watcher."""
+MOMENTS: tuple[Pause, ...] = (0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 26, 35, 0.01, 0.05, 0.3)
+"""Pauses within which something is under way."""
+PAUSES: st.SearchStrategy[Pause] = st.sampled_from((0, 0, *MOMENTS, 1.5, 12.0, 40.0, 300.0))
+NUMBERS = st.integers(0, 23)
+AWAY = st.sampled_from((None, None, 0.01, 0.3, 12.0, 33.0, 300.0))
+"""How long (s) there was no kubelet before."""
+
+
+Storm = list[tuple[str, int, Pause]]
+"""Acts, each with its number and the pause after it."""
+
+
+def storms(*names: str, most: int) -> st.SearchStrategy[Storm]:
+    """One act or some."""
+    act = st.tuples(st.sampled_from(names), NUMBERS, PAUSES)
+    return st.lists(act, min_size=1, max_size=most)
 
 
 class Lifecycle(RuleBasedStateMachine):
@@ -62,221 +47,170 @@ class Lifecycle(RuleBasedStateMachine):
     @initialize(
         is_config_map=st.booleans(),
         has_registry=st.booleans(),
-        config=st.sampled_from(sorted(GOOD)),
+        sweeps=st.booleans(),
+        config=st.sampled_from(acts.GOOD),
+        is_registered=st.sampled_from((True, True, True, False)),
     )
-    def begin(self, is_config_map: bool, has_registry: bool, config: str) -> None:  # noqa: FBT001
+    def begin(
+        self,
+        is_config_map: bool,  # noqa: FBT001
+        has_registry: bool,  # noqa: FBT001
+        sweeps: bool,  # noqa: FBT001
+        config: bytes,
+        is_registered: bool,  # noqa: FBT001
+    ) -> None:
         logs.forget_all()
-        self.node = Node(is_config_map=is_config_map)
-        self.files_before = Node.open_files()
-        self.wanted = config_of(GOOD[config])
-        self.written: bytes | None = GOOD[config]
-        self.node.config.write(self.written)
-        self.node.roots.device_plugins.mkdir(parents=True)
+        self.node = Node(is_config_map=is_config_map, config=config)
+        self.node.mood.sweeps = sweeps
         if has_registry:
             self.node.roots.plugins_registry.mkdir()
-        self.node.host.pf(PFS[0], NAMES[0], vfs=2)
+        self.node.host.pf(acts.PFS[0], acts.NAMES[0], vfs=2)
+        self.node.host.set_driver(self.node.host.vfs(acts.PFS[0])[1], "vfio-pci")
+        if is_registered:
+            self.node.kubelet_starts()
         self.node.start_agent()
+        if is_registered:
+            self.node.wait(SOON_S)
+            truth.check_all(self.node)
 
-    # Kubelet
+    def act(self, storm: Storm) -> None:
+        """Do one thing after the other."""
+        for name, number, pause in storm:
+            acts.ACTS[name](self.node, number)
+            self.node.wait(pause)
 
-    @rule(after=DELAYS, late_s=st.sampled_from((0.0, 0.0, 0.1, 3.0)))
-    def kubelet_starts(self, after: float, late_s: float) -> None:
-        self.node.pass_time(after)
-        if self.node.kubelet.is_alive:
-            self.node.run(self.node.kubelet.die())
-        self.node.kubelet.mood.late_s = late_s
-        self.node.run(self.node.kubelet.start())
+    @rule(storm=storms(*acts.OF_KUBELET, *acts.OF_FOLDERS, most=4))
+    def kubelet_storms(self, storm: Storm) -> None:
+        self.act(storm)
 
-    @rule(after=DELAYS)
-    def kubelet_dies(self, after: float) -> None:
-        self.node.pass_time(after)
-        self.node.run(self.node.kubelet.die())
+    @rule(storm=storms(*acts.OF_HOST, *acts.OF_PODS, most=3))
+    def the_host_storms(self, storm: Storm) -> None:
+        self.act(storm)
 
-    @rule(after=DELAYS, times=st.integers(1, 8))
-    def kubelet_refuses(self, after: float, times: int) -> None:
-        self.node.pass_time(after)
-        self.node.kubelet.mood.refusals = times
+    @rule(storm=storms(*acts.ACTS, most=5))
+    def everything_storms(self, storm: Storm) -> None:
+        self.act(storm)
 
-    @rule(after=DELAYS)
-    def kubelet_hangs_in_register(self, after: float) -> None:
-        self.node.pass_time(after)
-        self.node.kubelet.mood.hangs = True
+    # What is put right soon
 
-    @rule(after=DELAYS)
-    def kubelet_opens_no_streams(self, after: float) -> None:
-        self.node.pass_time(after)
-        self.node.kubelet.mood.opens_streams = False
+    @rule(fault=st.sampled_from(tuple(acts.FAULTS)), number=NUMBERS, pause=PAUSES)
+    def one_fault_is_put_right_soon(self, fault: str, number: int, pause: Pause) -> None:
+        """From a good state, with nothing after it that would bring the agent to look anew."""
+        self._make_good()
+        self.act([(fault, number, pause)])
+        if not self.node.kubelet.is_alive:
+            self.node.kubelet_starts()
+        self.node.wait(SOON_S)
+        truth.check_registered(self.node)
 
-    @rule(after=DELAYS, number=st.integers(0, 3))
-    def kubelet_drops_a_stream(self, after: float, number: int) -> None:
-        self.node.pass_time(after)
-        resources = sorted(self.node.kubelet.clients)
-        if resources:
-            self.node.kubelet.drop_stream(resources[number % len(resources)])
+    def _make_good(self) -> None:
+        self.node.mood.calm_down()
+        self.node.kubelet_starts()
+        self.node.wait(SOON_S)
+        truth.check_registered(self.node)
 
-    # Folders
+    @rule(config=st.sampled_from((*acts.GOOD, *acts.BAD)), in_a_new_folder=st.booleans())
+    def an_edit_is_in_force_soon(self, config: bytes | None, in_a_new_folder: bool) -> None:  # noqa: FBT001
+        self._make_good()
+        is_good = config in acts.GOOD
+        self.node.write_config(config, in_a_new_folder=in_a_new_folder and is_good)
+        self.node.wait(SOON_S)
+        truth.check_registered(self.node)
+        truth.check_resources(self.node)
+        truth.check_cdi(self.node)
 
-    @rule(after=DELAYS, number=st.integers(0, 3))
-    def a_socket_is_unlinked(self, after: float, number: int) -> None:
-        self.node.pass_time(after)
-        sockets = self.node.sockets()
-        if sockets:
-            Path(sockets[number % len(sockets)]).unlink()
-
-    @rule(after=DELAYS)
-    def the_folder_is_emptied(self, after: float) -> None:
-        """Kubelet's own socket too, so kubelet is as good as dead until it starts again."""
-        self.node.pass_time(after)
-        self.node.run(self.node.kubelet.die())
-        for path in self.node.roots.device_plugins.glob("*"):
-            if path.is_socket():
-                path.unlink()
-
-    @rule(after=DELAYS, comes_back=st.booleans())
-    def the_folder_is_removed(self, after: float, comes_back: bool) -> None:  # noqa: FBT001
-        """Kubelet cannot be reached there any more, so it counts as dead."""
-        self.node.pass_time(after)
-        self.node.run(self.node.kubelet.die())
-        shutil.rmtree(self.node.roots.device_plugins, ignore_errors=True)
-        if comes_back:
-            self.node.roots.device_plugins.mkdir()
-
-    @rule(after=DELAYS, is_there=st.booleans())
-    def the_watchers_folder_comes_or_goes(self, after: float, is_there: bool) -> None:  # noqa: FBT001
-        self.node.pass_time(after)
-        folder = self.node.roots.plugins_registry
-        shutil.rmtree(folder, ignore_errors=True)
-        if is_there:
-            folder.mkdir()
-
-    # Configuration
-
-    @rule(after=DELAYS, config=st.sampled_from(sorted(GOOD)))
-    def the_config_is_edited(self, after: float, config: str) -> None:
-        self.node.pass_time(after)
-        self._write(GOOD[config])
-
-    @rule(after=DELAYS, data=st.sampled_from(BAD))
-    def the_config_is_broken(self, after: float, data: bytes | None) -> None:
-        self.node.pass_time(after)
-        self._write(data)
-
-    def _write(self, data: bytes | None) -> None:
-        """A file that is gone leaves the last good one in force; a key that is gone, no pools."""
-        self.written = data
-        self.node.config.write(data)
-        if data is None and self.node.config.is_config_map:
-            self.wanted = config_of(GOOD["no pools"])
-        else:
-            self.wanted = config_of(data) or self.wanted
-        # An edit that follows before the agent could see this one is as if it were the first.
-        self.node.pass_time(0.2)
-
-    # Host
-
-    @rule(after=DELAYS, number=st.integers(0, 1), vfs=st.integers(0, 3))
-    def vfs_come_and_go(self, after: float, number: int, vfs: int) -> None:
-        self.node.pass_time(after)
-        host, pf = self.node.host, PFS[number]
-        if not host.folder(pf).exists():
-            host.pf(pf, NAMES[number], vfs=vfs)
-            return
-        if vfs < len(host.vfs(pf)):
-            host.remove_vfs(pf)
-        host.add_vfs(pf, vfs)
-
-    @rule(after=DELAYS, number=st.integers(0, 1))
-    def a_pf_goes(self, after: float, number: int) -> None:
-        self.node.pass_time(after)
-        host, pf = self.node.host, PFS[number]
-        if host.folder(pf).exists():
-            host.remove_vfs(pf)
-            host.remove(pf)
+    @rule(away=AWAY, is_replaced=st.booleans())
+    def a_fresh_kubelet_is_told_soon(self, away: float | None, is_replaced: bool) -> None:  # noqa: FBT001
+        """Whatever went before, and whatever the agent was waiting for."""
+        if away is not None:
+            self.node.kubelet_dies()
+            self.node.wait(away)
+        self._start_afresh(is_replaced=is_replaced)
 
     @rule(
-        after=DELAYS,
-        number=st.integers(0, 9),
-        driver=st.sampled_from(("iavf", "vfio-pci", "vfio-pci", None)),
+        stage=st.sampled_from(STAGES),
+        deed=st.sampled_from(DEEDS),
+        cause=st.sampled_from(acts.REGISTERING),
+        number=NUMBERS,
+        pause=PAUSES,
+        is_replaced=st.booleans(),
     )
-    def a_vf_changes_its_driver(self, after: float, number: int, driver: str | None) -> None:
-        self.node.pass_time(after)
-        host = self.node.host
-        vfs = [vf for pf in PFS if host.folder(pf).exists() for vf in host.vfs(pf)]
-        if vfs:
-            host.set_driver(vfs[number % len(vfs)], driver)
+    def a_fresh_kubelet_comes_in_the_middle_of_registering(
+        self,
+        stage: Stage,
+        deed: Deed,
+        cause: str,
+        number: int,
+        pause: Pause,
+        is_replaced: bool,  # noqa: FBT001
+    ) -> None:
+        self.node.mood.traps.append((stage, deed))
+        self.act([(cause, number, pause)])
+        self._start_afresh(is_replaced=is_replaced)
 
-    @rule(after=DELAYS, number=st.integers(0, 1), up=st.booleans(), by_admin=st.booleans())
-    def a_link_changes(self, after: float, number: int, up: bool, by_admin: bool) -> None:  # noqa: FBT001
-        self.node.pass_time(after)
-        host = self.node.host
-        if not (host.root / "sys/class/net" / NAMES[number]).exists():
-            return
-        if by_admin:
-            host.set_admin(NAMES[number], up=up)
+    def _start_afresh(self, *, is_replaced: bool) -> None:
+        self.node.mood.calm_down()
+        if is_replaced:
+            self.node.kubelet_is_replaced(reads=True)
         else:
-            host.set_carrier(NAMES[number], up=up)
+            self.node.kubelet_starts()
+        self.node.wait(SOON_S)
+        truth.check_registered(self.node)
 
-    # The agent
+    @rule(are_pools_taken_away=st.booleans())
+    def everything_settles(self, are_pools_taken_away: bool) -> None:  # noqa: FBT001
+        self.settle()
+        if are_pools_taken_away:
+            truth.check_answers(self.node)
+            self._take_pools_away()
 
-    @precondition(lambda self: config_of(self.written) is not None)
-    @rule(after=DELAYS)
-    def the_agent_is_restarted(self, after: float) -> None:
-        self.node.pass_time(after)
-        self.node.stop_agent()
-        assert self.node.sockets() == []
-        self.node.start_agent()
+    @rule(storm=storms(*acts.OF_HOST, most=2))
+    def a_change_of_the_host_is_told_soon(self, storm: Storm) -> None:
+        self.settle()
+        self.act(storm)
+        self.node.wait(TOLD_S)
+        truth.check_all(self.node)
 
-    # What must hold
-
-    @rule()
-    def everything_settles(self) -> None:
-        node, kubelet = self.node, self.node.kubelet
-        kubelet.mood = Mood()
-        if not kubelet.is_alive:
-            node.run(kubelet.start())
-        node.pass_time(SETTLE_S)
-        self._check_kubelets_view()
-        self._check_nothing_is_left_over()
-
-    def _check_kubelets_view(self) -> None:
-        assert self.wanted is not None
-        truth = self.node.truth(self.wanted)
-        view = self.node.kubelet.view()
-        assert {r: seen for r, seen in view.items() if seen} == {
-            r: devices for r, devices in truth.items() if devices
-        }
-        assert view.keys() <= truth.keys()
-        for config in self.wanted.pools:
-            assert config.resource in view or not config.advertise_empty
-        assert all(resource.startswith(PREFIX) for resource in view)
-        servers = self.node.daemon.fleet.state() if self.node.daemon.fleet else ()
-        assert {s.resource for s in servers if s.registered_by and s.stream_live} == view.keys()
-        assert {s.resource for s in servers} == view.keys()
-
-    def _check_nothing_is_left_over(self) -> None:
+    def settle(self) -> None:
+        """Let everything become quiet, and check all that must hold then."""
         node = self.node
-        servers = node.daemon.fleet.state() if node.daemon.fleet else ()
-        assert Counter(c.resource for c in node.kubelet.streams) == Counter(
-            s.resource for s in servers
-        )
-        assert node.sockets() == sorted(s.socket or "" for s in servers)
-        of_pools = Counter(dict.fromkeys(TASKS_OF_A_POOL, len(servers)))
-        assert node.tasks() == FIXED_TASKS + of_pools
-        assert Node.open_files()["socket"] - self.files_before["socket"] == (
-            FIXED_SOCKETS + SOCKETS_OF_A_POOL * len(servers)
-        )
+        node.mood.calm_down()
+        if not node.kubelet.is_alive:
+            node.kubelet_starts()
+        is_watched = node.roots.plugins_registry.is_dir()
+        node.wait(SETTLE_WATCHED_S if is_watched else SETTLE_S)
+        truth.check_all(node)
+        node.end_ghosts()
+        node.wait(1.0)
+        truth.check_all(node)
+        truth.check_nothing_is_left_over(node)
+
+    def _take_pools_away(self) -> None:
+        """Kubelet is told that there is nothing more to be had, and the sockets go."""
+        clients = tuple(self.node.kubelet.clients.values())
+        self.node.write_config(acts.NO_POOLS)
+        self.node.wait(1.0)
+        assert all(client.lists[-1] == () for client in clients)
+        assert self.node.sockets() == []
+
+    def _stop_agent(self) -> None:
+        """Kubelet keeps the capacity for the agent that follows."""
+        clients = tuple(self.node.kubelet.clients.values())
+        before = [tuple(client.lists) for client in clients]
+        self.node.stop_agent()
+        assert [tuple(client.lists) for client in clients] == before
+        assert self.node.sockets() == []
 
     def teardown(self) -> None:
         if not hasattr(self, "node"):
             return
         try:
-            self.everything_settles()
-            self.node.stop_agent()
-            assert self.node.sockets() == []
+            self.settle()
+            self._stop_agent()
         finally:
             self.node.close()
-        assert Node.open_files() == self.files_before
+        assert Node.open_files() == self.node.files_before
 
 
 TestLifecycle = Lifecycle.TestCase
-TestLifecycle.settings = fuzz(14, steps=15)
+TestLifecycle.settings = fuzz(20, steps=6)

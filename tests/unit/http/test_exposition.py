@@ -114,6 +114,13 @@ def test_the_host_is_told() -> None:
     assert value(samples, "sriov_agent_functions_in_use_by_host") == 0
 
 
+def test_a_pf_whose_name_is_no_text_is_told() -> None:
+    odd = pf("0000:3b:00.0", "pf\udcff", num_vfs=1)
+    samples = scraped(moment(host(odd, vf("0000:3b:02.0", odd, 0)), pool("net")))
+    labels = {"pf": "pf\\udcff", "pf_address": "0000:3b:00.0"}
+    assert ("sriov_agent_pf_up", frozenset(labels.items())) in samples
+
+
 def test_the_configuration_is_told() -> None:
     config = ConfigStanding("f", True, "bad comma", ("intel.com/x",), reloads=2, failures=1)
     samples = scraped(attrs.evolve(STATE, config=config))

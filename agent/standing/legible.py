@@ -1,4 +1,4 @@
-"""Messages of the admin API as they go over the socket, whatever names the host has."""
+"""What is told of a host as people can read it, whatever bytes its names are made of."""
 
 from __future__ import annotations
 

@@ -1,0 +1,192 @@
+"""Every act alone, from a good state: what is to come right soon does, whatever the act's number.
+
+The machine of test_lifecycle looks for what only several acts together bring about; here nothing
+is left to chance. One node lives through all numbers of an act, one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import cycle, product
+from pathlib import Path
+
+import pytest
+
+from tests.model import acts, truth
+from tests.model.kubelet import DEEDS, STAGES
+from tests.model.test_lifecycle import MOMENTS, TOLD_S, Lifecycle
+
+KINDS = pytest.mark.parametrize(
+    ("is_watched", "sweeps"),
+    [(False, True), (False, False), (True, True)],
+    ids=["swept", "unswept", "watched"],
+)
+BOTH = acts.GOOD[1]
+NUMBERS = range(6)
+
+
+@contextmanager
+def life(
+    *, is_watched: bool = False, sweeps: bool = True, config: bytes = BOTH, is_map: bool = False
+) -> Iterator[Lifecycle]:
+    """A node with an agent that kubelet knows, checked in every way at its end."""
+    found = Lifecycle()
+    found.begin(
+        has_registry=is_watched,
+        sweeps=sweeps,
+        config=config,
+        is_config_map=is_map,
+        is_registered=True,
+    )
+    try:
+        yield found
+    except BaseException:
+        found.node.close()
+        raise
+    found.teardown()
+
+
+@KINDS
+@pytest.mark.parametrize("fault", acts.FAULTS)
+def test_each_fault_is_put_right_soon(*, is_watched: bool, sweeps: bool, fault: str) -> None:
+    with life(is_watched=is_watched, sweeps=sweeps) as found:
+        for number, pause in zip(NUMBERS, cycle(MOMENTS), strict=False):
+            found.one_fault_is_put_right_soon(fault, number, pause)
+
+
+@pytest.mark.parametrize("is_watched", [False, True], ids=["legacy", "watched"])
+def test_a_file_that_took_the_name_of_a_socket_is_left_alone(*, is_watched: bool) -> None:
+    with life(is_watched=is_watched) as found:
+        names = [Path(socket) for socket in found.node.sockets()]
+        found.act([("a socket is replaced", number, 1.5) for number in range(len(names))])
+        found.settle()
+        assert all(path.is_file() for path in names)
+        assert len(found.node.sockets()) == len(names)
+
+
+@KINDS
+def test_a_kubelet_that_comes_back_is_told_soon(*, is_watched: bool, sweeps: bool) -> None:
+    with life(is_watched=is_watched, sweeps=sweeps) as found:
+        for away, is_replaced in product((None, 0.01, 0.3, 7.0, 12.0, 33.0), (False, True)):
+            found.a_fresh_kubelet_is_told_soon(away, is_replaced)
+
+
+@KINDS
+@pytest.mark.parametrize("is_replaced", [False, True], ids=["killed", "replaced"])
+def test_a_kubelet_that_comes_in_the_middle_of_registering_is_told_soon(
+    *, is_watched: bool, sweeps: bool, is_replaced: bool
+) -> None:
+    with life(is_watched=is_watched, sweeps=sweeps) as found:
+        cases = product(STAGES, DEEDS, acts.REGISTERING)
+        for (stage, deed, cause), pause in zip(cases, cycle(MOMENTS), strict=False):
+            found.a_fresh_kubelet_comes_in_the_middle_of_registering(
+                stage, deed, cause, 0, pause, is_replaced
+            )
+
+
+@pytest.mark.parametrize("config", acts.GOOD[1:6:2], ids=["two", "one", "held back"])
+@pytest.mark.parametrize("act", acts.OF_HOST)
+def test_each_change_of_the_host_is_told_soon(config: bytes, act: str) -> None:
+    with life(config=config) as found:
+        for number in (*range(8), *range(7, 0, -2)):
+            found.act([(act, number, TOLD_S)])
+            truth.check_all(found.node)
+
+
+def test_what_came_late_is_followed_too() -> None:
+    """A PF and VFs that were not there when the agent began to follow the host."""
+    changes = ("a vf changes its driver", "a carrier changes")
+    with life() as found:
+        found.act([("vfs come or go", 7, TOLD_S)])
+        for act, number in product(changes, range(15, -1, -1)):
+            found.act([(act, number, TOLD_S)])
+            truth.check_all(found.node)
+
+
+def test_a_second_kubelet_at_the_same_sockets_gets_the_newest_lists() -> None:
+    with life(is_watched=True) as found:
+        for number in range(6):
+            found.a_fresh_kubelet_is_told_soon(None, is_replaced=True)
+            found.act([("a carrier changes", number, TOLD_S)])
+            truth.check_all(found.node)
+
+
+@pytest.mark.parametrize("is_map", [False, True], ids=["file", "map"])
+@pytest.mark.parametrize("in_a_new_folder", [False, True], ids=["edited", "anew"])
+def test_each_edit_is_in_force_soon(*, is_map: bool, in_a_new_folder: bool) -> None:
+    with life(is_map=is_map) as found:
+        for after in (*acts.GOOD, *acts.BAD):
+            found.an_edit_is_in_force_soon(BOTH, in_a_new_folder=False)
+            found.an_edit_is_in_force_soon(after, in_a_new_folder)
+        found.an_edit_is_in_force_soon(BOTH, in_a_new_folder=False)
+
+
+@pytest.mark.parametrize("is_watched", [False, True], ids=["legacy", "watched"])
+def test_kubelets_bad_moods_are_outlived(*, is_watched: bool) -> None:
+    with life(is_watched=is_watched) as found:
+        for mood, cause in product(acts.MOODS, acts.REGISTERING):
+            found.act([(mood, 4, 0), (cause, 0, 300.0)])
+            found.settle()
+
+
+@pytest.mark.parametrize("is_watched", [False, True], ids=["legacy", "watched"])
+def test_a_refusal_is_not_taken_for_a_registration(*, is_watched: bool) -> None:
+    with life(is_watched=is_watched) as found:
+        found.act([("kubelet refuses", 4, 0), ("kubelet starts", 0, 2.5)])
+        assert not any(server.registered_by for server in truth.servers_of(found.node))
+
+
+def test_held_devices_stay_and_are_told_truly() -> None:
+    """Given to pods, then gone, back, with another driver, and freed, once kubelet says so."""
+    with life() as found:
+        for act, number in product(("vfs come or go", "a vf changes its driver"), range(6)):
+            found.act([("a pod starts", number, 0.3), ("a pod starts", 0, 12.0)])
+            truth.check_all(found.node)
+            found.act([(act, number, TOLD_S)])
+            truth.check_all(found.node)
+            truth.check_answers(found.node)
+            found.act([("kubelet dies", 0, 40.0), ("kubelet starts", 0, 0.5)])
+            truth.check_pods(found.node)
+            found.node.wait(12.0)
+            truth.check_all(found.node)
+            found.act([("a pod ends", number, 0), ("vfs come or go", 6, 0)])
+            found.settle()
+        found.everything_settles(are_pools_taken_away=True)
+
+
+def test_a_device_that_goes_right_after_it_was_given_is_told_as_gone() -> None:
+    """Before kubelet can have told of the pod."""
+    with life() as found:
+        for number in range(2):
+            found.act([("a pod starts", number, 0.05), ("vfs come or go", 0, 0.5)])
+            truth.check_view(found.node)
+            truth.check_pods(found.node)
+            found.act([("a pod ends", 0, 0), ("vfs come or go", 4, 0)])
+            found.settle()
+
+
+def test_a_device_that_has_just_gone_is_given_to_nobody() -> None:
+    """Before kubelet can have been told."""
+    with life() as found:
+        for number in range(3):
+            found.act([("vfs come or go", 0, 0), ("a pod starts", number, TOLD_S)])
+            assert not found.node.pods.claims
+            found.act([("vfs come or go", 4, TOLD_S)])
+
+
+def test_a_pod_that_dies_before_it_runs_holds_nothing_for_long() -> None:
+    with life() as found:
+        for number in range(3):
+            found.act([("a pod dies before it runs", number, 0.0), ("vfs come or go", 0, 0.3)])
+            found.settle()
+            found.act([("vfs come or go", 4, TOLD_S)])
+
+
+def test_a_restarted_agent_knows_what_pods_hold() -> None:
+    with life() as found:
+        found.act([("a pod starts", 0, 12.0), ("a pf goes", 0, TOLD_S)])
+        found.act([("the agent is restarted", 0, TOLD_S)])
+        truth.check_all(found.node)
+        found.act([("kubelet dies", 0, 1.5), ("the agent is restarted", 0, TOLD_S)])
+        found.settle()

@@ -1,0 +1,192 @@
+"""What must hold once everything is quiet: kubelet has the truth, and nothing is left over."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+from collections import Counter
+from contextlib import suppress
+
+from agent.discovery.scan import scan
+from agent.export.cdi import cdi_kind, has_cdi_entry
+from agent.health.outlook import look
+from agent.model.answers import Offer
+from agent.model.link import Links
+from agent.model.plugin_events import PoolServerState
+from agent.pools.assign import assign
+from agent.pools.held import Held, Holder
+from agent.pools.records import Pools
+from agent.standing.readiness import Readiness, readiness
+from tests.model.kubelet import Seen
+from tests.model.node import PREFIX, Node
+
+FIXED_TASKS = Counter(
+    {
+        "Node._live": 1,
+        "Daemon._live": 1,
+        "KubeletWatch.run": 1,
+        "HoldingsFollower.run": 1,
+        "Monitor.run": 1,
+        "Reconciler.run": 1,
+        "follow_tree": 1,
+        "ConfigKeeper.run": 1,
+        "ConfigKeeper._follow": 1,
+        "ConfigKeeper._reload_when": 1,
+        "ConfigKeeper._reload_asked": 1,
+        "Services.run": 1,
+        "Services._admin": 1,
+        "ReadinessNews.run": 1,
+    }
+)
+TASKS_OF_A_POOL = ("Pool.run", "request_handler")
+FIXED_SOCKETS = 5
+"""The loop's own pair, the admin socket, kubelet.sock, and that of pod-resources."""
+SOCKETS_OF_A_POOL = 3
+"""One that listens, and both ends of kubelet's connection."""
+
+
+def assigned(node: Node) -> Pools:
+    """Every pool of the configuration, worked out anew from the host and the pods as they are."""
+    snapshot = scan(node.roots)
+    node.facts |= snapshot.by_id
+    held = node.pods.held
+    known = {i: node.facts[i] for i in held if i in node.facts}
+    holders = {device: Holder(resource) for device, resource in held.items()}
+    return assign(snapshot, node.wanted, Held(holders, known, complete=True))
+
+
+def offers(pools: Pools) -> dict[str, Offer]:
+    """What kubelet should have of each pool."""
+    outlooks = (look(None, p, pools, Links(), 0.0, {}) for p in pools.pools)
+    return {offer.resource: offer for offer in (o.offer() for o in outlooks)}
+
+
+def servers_of(node: Node) -> tuple[PoolServerState, ...]:
+    """The agent's word on its pools."""
+    return node.daemon.fleet.state() if node.daemon.fleet else ()
+
+
+def check_registered(node: Node) -> None:
+    """Every pool that the agent serves is with kubelet, and kubelet has no other."""
+    view, servers = node.kubelet.view(), servers_of(node)
+    assert {s.resource for s in servers if s.registered_by and s.stream_live} == view.keys()
+    assert {s.resource for s in servers} == view.keys()
+    assert node.streams() == Counter(view.keys())
+    assert node.sockets() == sorted(s.socket or "" for s in servers)
+
+
+def check_resources(node: Node) -> None:
+    """Every pool that kubelet must have is there, and no other than those of the configuration."""
+    resources, view = {p.resource for p in node.wanted.pools}, node.kubelet.view()
+    assert {p.resource for p in assigned(node).pools if p.members} <= view.keys() <= resources
+
+
+def check_view(node: Node) -> None:
+    """Kubelet's view is the truth."""
+    pools, view = assigned(node), node.kubelet.view()
+    truth = offers(pools)
+    told = {r: tuple((d.id, d.healthy) for d in o.devices) for r, o in truth.items()}
+    assert _comparable(node, pools, view) == _comparable(node, pools, told)
+    assert view.keys() <= truth.keys()
+    for config in node.wanted.pools:
+        assert config.resource in view or not config.advertise_empty
+    assert all(resource.startswith(PREFIX) for resource in view)
+    prefers = {r: c.prefers for r, c in node.kubelet.clients.items() if r in view}
+    assert prefers == {r: truth[r].preference for r in view}
+    node.shown |= {resource for resource, devices in view.items() if devices}
+    assert node.shown <= view.keys()
+    assert node.run(_readiness(node)).missing == ()
+
+
+async def _readiness(node: Node) -> Readiness:
+    return readiness(node.daemon.state())
+
+
+def _comparable(node: Node, pools: Pools, view: dict[str, Seen]) -> dict[str, Seen]:
+    """Lists in their order, unless one has a device of which little may be known."""
+    seen = pools.snapshot.by_id
+    is_known = all(device in seen for device in node.pods.held)
+    return {r: d if is_known else tuple(sorted(d)) for r, d in view.items() if d}
+
+
+def check_pods(node: Node) -> None:
+    """What pods hold stays where it is, and is Unhealthy if it is no more; nothing else is so."""
+    view, seen = node.kubelet.view(), scan(node.roots).by_id
+    configured = {p.resource for p in node.wanted.pools}
+    for device, resource in node.pods.held.items():
+        places = {
+            r: dict(devices)[device] for r, devices in view.items() if device in dict(devices)
+        }
+        assert places.keys() == {resource} & configured
+        assert device in seen or not any(places.values())
+    lists = [device for devices in view.values() for device, _ in devices]
+    assert len(lists) == len(set(lists))
+
+
+def check_answers(node: Node) -> None:
+    """Every device that kubelet may give is given, and is the one asked for; none that is gone is.
+
+    Kubelet records nothing of these answers.
+    """
+    seen = scan(node.roots).by_id
+    for resource, devices in node.kubelet.view().items():
+        for device, is_healthy in devices:
+            answer = node.run(node.kubelet.allocate(resource, device))
+            assert answer is not None or not is_healthy
+            if answer is not None:
+                assert device in seen
+                assert _envs(answer.envs) == [device]
+
+
+def _envs(envs: dict[str, str]) -> list[str]:
+    return [value for name, value in envs.items() if not name.endswith("_INFO")]
+
+
+def check_cdi(node: Node) -> None:
+    """The specs name the devices of their pools, and what pods may still need."""
+    pools = assigned(node)
+    rdma_cm = pools.snapshot.rdma_cm
+    wanted = {
+        (cdi_kind(p.config), m.device.id)
+        for p in pools.pools
+        for m in p.members
+        if m.present and has_cdi_entry(m, rdma_cm=rdma_cm)
+    }
+    found: list[tuple[str, str]] = []
+    for path in node.roots.cdi.glob("*"):
+        spec = json.loads(path.read_bytes())
+        found += [(spec["kind"], device["name"]) for device in spec["devices"]]
+    assert len(found) == len(set(found))
+    assert wanted <= set(found)
+    held = node.pods.held
+    assert {device for _, device in set(found) - wanted} <= held.keys()
+
+
+def check_nothing_is_left_over(node: Node) -> None:
+    """One socket, one stream and one connection for each pool, and the tasks that belong to it."""
+    servers = servers_of(node)
+    of_pools = Counter(dict.fromkeys(TASKS_OF_A_POOL, len(servers)))
+    assert node.tasks() == FIXED_TASKS + of_pools
+    assert Node.open_files()["socket"] - node.files_before["socket"] == (
+        FIXED_SOCKETS + SOCKETS_OF_A_POOL * len(servers)
+    )
+
+
+def check_node_lock(node: Node) -> None:
+    """No other agent could take the node."""
+    folders = (node.roots.device_plugins, node.roots.plugins_registry)
+    folder = next(f for f in folders if f.is_dir())
+    is_free = False
+    with (folder / ".sriov-node-agent" / "lock").open("rb") as file, suppress(BlockingIOError):
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        is_free = True
+    assert not is_free
+
+
+def check_all(node: Node) -> None:
+    """All of it."""
+    check_registered(node)
+    check_view(node)
+    check_pods(node)
+    check_cdi(node)
+    check_node_lock(node)
