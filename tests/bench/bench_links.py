@@ -1,8 +1,8 @@
-"""From cables pulled to lists at kubelet, beside a bare netlink reader's latency in the same run.
+"""From cables pulled to lists at kubelet, beside a bare reader who hears of the same cables.
 
 As root, in network namespaces of its own: every PF is one end of a veth pair, all far ends are set
 down or up in a row, and the clock runs from before the first until kubelet has the last pool's
-list, or the bare reader has the last cable's message.
+list, or the bare reader has the last cable's message. What delays the kernel's word delays both.
 """
 
 from __future__ import annotations
@@ -63,15 +63,17 @@ def flips(
     return times
 
 
-def agent_times(pfs: int, pools: int, rounds: int) -> list[float]:
-    """To the last pool's list."""
+def times(pfs: int, pools: int, rounds: int) -> tuple[list[float], list[float]]:
+    """To the bare reader, and to the last pool's list."""
     vfs = pfs * harness.VFS_PER_PF
     host = harness.laid_out(vfs)
     config = harness.write_config(host, vfs, pools)
     told = harness.resources(pools)
+    bare: list[float] = []
     with Machine(host) as namespace, Peer(host.roots.device_plugins) as kubelet:
         far = wire(namespace, host, pfs)
-        switch = LinkSwitch(namespace)
+        near = [indexes(namespace)[f"ens{n}"] for n in range(pfs)]
+        switch, reader = LinkSwitch(namespace), BareReader(namespace)
         with namespace.agent(config) as agent:
             each = vfs // pools
             kubelet.all_listed(told, each)
@@ -79,9 +81,11 @@ def agent_times(pfs: int, pools: int, rounds: int) -> list[float]:
             time.sleep(1.0)
 
             def arrived(up: bool, since: float) -> float:  # noqa: FBT001 - as it is called
-                return kubelet.all_listed(told, each if up else 0, since)
+                listed = kubelet.all_listed(told, each if up else 0, since)
+                bare.append(reader.all_are(near, up=up) - since)
+                return listed
 
-            return flips(switch, far, rounds, arrived)
+            return bare, flips(switch, far, rounds, arrived)
 
 
 def push_times(rounds: int) -> list[float]:
@@ -104,11 +108,14 @@ def push_times(rounds: int) -> list[float]:
 class BareReader(threading.Thread):
     """The floor: only reads link messages, and notes when an interface's carrier changed."""
 
-    def __init__(self, events: socket.socket) -> None:
+    def __init__(self, namespace: NetNamespace) -> None:
         super().__init__(daemon=True)
-        self._events = events
+        self._events = namespace.socket(socket.NETLINK_ROUTE)
+        self._events.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+        self._events.bind((0, 1))
         self._told = threading.Condition()
         self._carriers: dict[int, tuple[bool, float]] = {}
+        self.start()
 
     def run(self) -> None:
         """Read for ever."""
@@ -139,24 +146,6 @@ class BareReader(threading.Thread):
             return max(self._carriers[i][1] for i in ifindexes)
 
 
-def bare_times(pfs: int, rounds: int) -> list[float]:
-    """To the bare reader."""
-    with NetNamespace() as namespace:
-        namespace.ip(
-            *(f"link add ens{n} type veth peer name far{n}" for n in range(pfs)),
-            *(f"link set {end}{n} up" for n in range(pfs) for end in ("ens", "far")),
-        )
-        index = indexes(namespace)
-        near = [index[f"ens{n}"] for n in range(pfs)]
-        far = [index[f"far{n}"] for n in range(pfs)]
-        events = namespace.socket(socket.NETLINK_ROUTE)
-        events.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
-        events.bind((0, 1))
-        reader = BareReader(events)
-        reader.start()
-        return flips(LinkSwitch(namespace), far, rounds, lambda up, _: reader.all_are(near, up=up))
-
-
 def measure(quick: bool) -> Result:  # noqa: FBT001 - the one thing that is asked
     """(PFs, pools): one pool of 256, 32 pools of 256, one pool of 4096."""
     figures: list[Figure] = []
@@ -166,8 +155,7 @@ def measure(quick: bool) -> Result:  # noqa: FBT001 - the one thing that is aske
     for pfs, pools in ((1, 1),) if quick else ((1, 1), (16, 1), (32, 32)):
         harness.note(f"links: {pools} pools, {pfs * harness.VFS_PER_PF} VFs")
         rounds = 40 if quick else 400 if pfs == 1 else 200
-        floor = harness.spread(bare_times(pfs, rounds))
-        taken = harness.spread(agent_times(pfs, pools, rounds))
+        floor, taken = map(harness.spread, times(pfs, pools, rounds))
         size = f"{pools} x {pfs * harness.VFS_PER_PF // pools}"
         figures.append(Figure("link", f"{size}, median", taken[0], "ms", floor[0], "bare reader"))
         aim = "at most 5 ms above the floor" if pfs == 1 else ""
