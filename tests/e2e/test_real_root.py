@@ -75,6 +75,7 @@ def test_an_interface_whose_name_is_no_text_is_survived(
     shown, ifindex = os.fsdecode(name), namespace.ifindex("ens1f0")
     host.pf(PF, "ens1f0", vfs=2)
     config.write(pool("net", drivers=["iavf"], health={"recoveryHoldSeconds": 0}))
+    uevents = UeventSource(namespace)
     with agent_at_root(namespace, host, config.path) as agent:
         kubelet.wait_for(lambda k: len(k.allocatable(NET)) == 2)
         agent.wait_for("netlink.open")
@@ -83,11 +84,14 @@ def test_an_interface_whose_name_is_no_text_is_survived(
         (host.root / "sys/class/net" / shown / "ifindex").write_text(f"{ifindex}\n")
         rename = (b"ip", b"link", b"set", b"ens1f0", b"name", name)
         subprocess.run([*map(os.fsencode, namespace.wrapper), *rename], check=True)
+        # Of a function's interface the kernel tells below the function; of this one it does not.
+        uevents.send("change", f"/devices/pci0000:3b/{PF}", "pci")
         agent.wait_for("netlink.unanswered")
         host.set_carrier(shown, up=False)
         namespace.ip("link set far0 down")
         kubelet.wait_for(lambda k: not k.allocatable(NET), "the cable was pulled")
         assert agent.stop() == 0
+    uevents.close()
 
 
 def test_a_late_driver_is_told_by_its_bind_event(
