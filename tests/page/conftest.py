@@ -7,11 +7,14 @@ import shutil
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
 
 from tests.e2e.conftest import host, kubelet
 
 __all__ = ["browser", "host", "kubelet"]
+
+# For busy machines; less than the 15 s after which the page asks without any event.
+expect.set_options(timeout=12_000)
 
 CHROMIUM = os.environ.get("SRIOV_AGENT_CHROMIUM") or shutil.which("chromium")
 _ARGUMENTS = (

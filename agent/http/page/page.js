@@ -34,11 +34,11 @@ async function refresh() {
   } finally {
     asking = false;
     soon(again ? PAUSE_MS : SLOW_MS);
-    again = false;
   }
 }
 
 function soon(delay) {
+  again = asking; // the answer that is under way may be older than what brought us here
   clearTimeout(timer);
   timer = setTimeout(refresh, delay);
 }
