@@ -44,9 +44,9 @@ def prefix_fault(prefix: str) -> str | None:
     return "is no DNS name: lower case letters, digits and -, in parts joined by ."
 
 
-def is_cdi_vendor(prefix: str) -> bool:
-    """Whether a valid prefix is a vendor in CDI's sense too: that begins with a letter."""
-    return prefix[:1].isalpha()
+def cdi_vendor_fault(prefix: str) -> str | None:
+    """Why a valid prefix is no vendor in CDI's sense, which begins with a letter."""
+    return None if prefix[:1].isalpha() else "begins with a digit, which no CDI vendor may"
 
 
 def env_names(resource: str) -> frozenset[str]:

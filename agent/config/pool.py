@@ -21,7 +21,7 @@ from agent.config.findings import At, Findings, quoted
 from agent.config.json_faults import Text
 from agent.config.json_positions import Object
 from agent.config.legacy import dead_device_type, misplaced, read_v2_pool
-from agent.config.names import is_cdi_vendor, name_fault, prefix_fault
+from agent.config.names import cdi_vendor_fault, name_fault, prefix_fault
 from agent.config.pool_keys import HARMLESS_KEY, MAX_RECOVERY_HOLD_S, POOL_KEYS
 from agent.config.schema import AllocationPolicy, HealthPolicy, PoolConfig, Problem, SelectorSet
 from agent.config.selector_objects import everything, read_selector_object
@@ -121,10 +121,10 @@ class _Pool:
         if fault := prefix_fault(prefix):
             where = "resourcePrefix" if at and at.value else "the default (--resource-prefix)"
             self.findings.error(at or self.at, f"{where} {quoted(prefix)} {fault}")
-        elif not is_cdi_vendor(prefix):
+        elif fault := cdi_vendor_fault(prefix):
             self.findings.hint(
                 at or self.at,
-                f"the prefix {quoted(prefix)} begins with a digit, which no CDI vendor may: "
+                f"the prefix {quoted(prefix)} {fault}: "
                 "with --use-cdi its devices that have nodes would be Unhealthy",
             )
         return prefix

@@ -109,7 +109,7 @@ def read_vf(host: Host, bdf: str, pf: Pf) -> Device | Skipped | Unreadable | Non
         return None
     try:
         ids = pci.identity(folder)
-        kind = kind_of_class(ids.pci_class) or _kind(folder, ids.pci_class)
+        kind = _kind(folder, ids.pci_class)
         if kind is None:
             return Skipped(ids.pci_class)
         driver = pci.driver(folder)

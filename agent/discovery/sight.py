@@ -24,7 +24,7 @@ Outcome = Pf | Device | Skipped
 """What reading one function came to: a PF, a VF, or none of ours."""
 
 
-def device_of(outcome: Outcome | None) -> Device | None:
+def _device_of(outcome: Outcome) -> Device | None:
     """The device that a function is, if it is one of ours."""
     if isinstance(outcome, Pf):
         return outcome.device
@@ -78,7 +78,7 @@ class Sight:
                 yield from ((n.name, bdf) for d in self.auxiliary[bdf] for n in d.netdevs)
 
     def _devices(self) -> Iterator[Device]:
-        yield from (d for o in self.functions.values() if (d := device_of(o)) is not None)
+        yield from (d for o in self.functions.values() if (d := _device_of(o)) is not None)
         yield from chain.from_iterable(self.auxiliary.values())
 
     @cached_property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import stat
@@ -11,7 +10,8 @@ from pathlib import Path
 
 import aiofiles
 
-_STARVED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+from agent.host.sysfs import raise_if_exhausted
+
 _DRAFT = re.compile(r"\.sriov-agent-[0-9a-f]{16}\.tmp")
 
 
@@ -56,8 +56,7 @@ async def read_plain(path: Path, limit: int) -> bytes | None:
         async with aiofiles.open(path, "rb", opener=_no_follow) as file:
             data = await file.read(limit + 1)
     except OSError as error:
-        if error.errno in _STARVED:
-            raise
+        raise_if_exhausted(error)
         return None
     return bytes(data) if len(data) <= limit else None
 

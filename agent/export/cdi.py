@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from agent.config.names import is_cdi_vendor
+from agent.config.names import cdi_vendor_fault
 from agent.config.schema import PoolConfig
 from agent.export.atomic import read_plain, write_atomic
 from agent.export.names import safe_file_name, shortened
@@ -38,12 +38,11 @@ def cdi_kind(config: PoolConfig) -> str:
 def kind_fault(config: PoolConfig) -> str | None:
     """Why no runtime takes the kind of a pool; None = it does.
 
-    CDI's vendor is the prefix, and begins with a letter; resource prefixes may begin with a digit.
+    CDI's vendor is the prefix.
     """
-    if is_cdi_vendor(config.prefix):
-        return None
-    return (
-        f'the prefix "{config.prefix}" begins with a digit, which no CDI vendor may: '
+    fault = cdi_vendor_fault(config.prefix)
+    return fault and (
+        f'the prefix "{config.prefix}" {fault}: '
         "give the pool another resourcePrefix, or run without --use-cdi"
     )
 

@@ -141,3 +141,8 @@ class Device:
     def is_rdma(self) -> bool:
         """Whether it offers RDMA: it has an RDMA device here, or devlink says it may."""
         return bool(self.rdma) or self.rdma_enabled is True
+
+    @property
+    def has_vfs(self) -> bool:
+        """Whether it is a PF whose VFs exist: such a function is never allocated itself."""
+        return self.num_vfs > 0 and self.role is Role.PF

@@ -13,7 +13,6 @@ import attrs
 
 from agent.config.schema import Criterion, PoolConfig
 from agent.model.device import Device, Kind, Role
-from agent.pools.candidates import has_vfs
 from agent.pools.records import Pool, Pools
 from agent.selectors import SELECTORS
 from agent.selectors.census import census, present, some
@@ -55,7 +54,7 @@ class _EmptyPool:
         self.pools = pools
         self.snapshot = pools.snapshot
         of_kind = [d for d in self.snapshot.devices if d.kind is config.kind]
-        self.functions = [d for d in of_kind if not has_vfs(d)]
+        self.functions = [d for d in of_kind if not d.has_vfs]
         self.refusing: set[str] = set()
         """Keys of the selectors that left nothing, as far as was looked."""
 
@@ -125,7 +124,7 @@ class _EmptyPool:
         kinds = Counter(
             d.kind
             for d in self.snapshot.devices
-            if d.kind is not self.config.kind and not has_vfs(d)
+            if d.kind is not self.config.kind and not d.has_vfs
             if matches(d, criterion.wanted, self.snapshot)
         )
         for kind, count in sorted(kinds.items()):

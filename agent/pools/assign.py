@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from agent.config.schema import Config, Criterion, PoolConfig
 from agent.model.device import Device, Kind
 from agent.model.snapshot import Snapshot
-from agent.pools.candidates import Candidates, has_vfs
+from agent.pools.candidates import Candidates
 from agent.pools.guard import functions_in_use
 from agent.pools.held import Held
 from agent.pools.order import device_order
@@ -118,7 +118,7 @@ class _Assignment:
         """The devices that pods hold from this pool, gone from the host or not."""
         for device_id in sorted(self.held.of(config.resource)):
             device = self.snapshot.by_id.get(device_id)
-            present = device is not None and device.kind is config.kind and not has_vfs(device)
+            present = device is not None and device.kind is config.kind and not device.has_vfs
             fact = device if present and device else self.held.fact_of(device_id, config.kind)
             number = self.best_object(config, fact)
             yield Member(fact, config.selectors[number], number, present=present)

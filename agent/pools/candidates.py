@@ -42,7 +42,7 @@ class Candidates:
         self.snapshot = snapshot
         self.devices = tuple(d for d in snapshot.devices if d.kind is kind)
         self.all = frozenset(range(len(self.devices)))
-        self.allocatable = frozenset(i for i, d in enumerate(self.devices) if not has_vfs(d))
+        self.allocatable = frozenset(i for i, d in enumerate(self.devices) if not d.has_vfs)
         self._groups: dict[str, Mapping[Hashable, frozenset[int]]] = {}
         self._pfs: dict[str, Mapping[str, _ByIndex]] = {}
         self._matching: dict[tuple[str, Hashable], frozenset[int]] = {}
@@ -121,11 +121,6 @@ class Candidates:
                 groups[fact(device)].append(i)
             self._groups[key] = {value: frozenset(members) for value, members in groups.items()}
         return self._groups[key]
-
-
-def has_vfs(device: Device) -> bool:
-    """Whether it is a PF whose VFs exist: such a function is never a device itself."""
-    return device.num_vfs > 0 and device.role is Role.PF
 
 
 def _union(groups: Iterable[frozenset[int]]) -> frozenset[int]:

@@ -8,7 +8,6 @@ import attrs
 
 from agent.config.schema import PoolConfig
 from agent.model.device import Device
-from agent.pools.candidates import has_vfs
 from agent.pools.records import Pools
 from agent.selectors import Verdict, judge
 
@@ -69,7 +68,7 @@ def reason(device: Device, pools: Pools) -> Reason:
     resource = pools.resource_of.get(device.id)
     if resource is not None:
         return Reason(device.id, resource, None, _selected(device, resource, pools))
-    if has_vfs(device):
+    if device.has_vfs:
         text = f"a PF with VFs ({device.num_vfs}) is never a device: its VFs are"
         return Reason(device.id, None, Refusal.HAS_VFS, text)
     of_kind = [p for p in pools.config.pools if p.kind is device.kind]
@@ -93,7 +92,7 @@ def pool_verdict(device: Device, config: PoolConfig, pools: Pools) -> PoolVerdic
     if device.kind is not config.kind:
         text = f"is a {device.kind}, the pool takes {config.kind}"
         return PoolVerdict(config.resource, False, Refusal.NO_POOL_OF_KIND, text)
-    if has_vfs(device):
+    if device.has_vfs:
         text = f"a PF with VFs ({device.num_vfs}) is never a device: its VFs are"
         return PoolVerdict(config.resource, False, Refusal.HAS_VFS, text)
     objects = _objects(device, config, pools)

@@ -48,7 +48,7 @@ class Census:
     @cached_property
     def allocatable(self) -> tuple[Device, ...]:
         """Those that a pool could have: a PF whose VFs exist is never a device."""
-        return tuple(d for d in self.devices if not (d.num_vfs and d.role is Role.PF))
+        return tuple(d for d in self.devices if not d.has_vfs)
 
     @cached_property
     def _counts(self) -> dict[str, Counter[str]]:

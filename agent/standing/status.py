@@ -9,7 +9,6 @@ from agent.health.link import has_carrier
 from agent.model.device import Device, Role
 from agent.model.plugin_events import PoolServerState
 from agent.pools.advice import advise
-from agent.pools.candidates import has_vfs
 from agent.pools.held import Holder
 from agent.pools.reasons import Refusal
 from agent.pools.records import Member, Overlap, Pool
@@ -177,6 +176,6 @@ def holder_message(holder: Holder) -> v1.Holder:
 
 def _plain_refusal(device: Device, state: AgentState) -> str:
     """The refusals that need no pool to be asked."""
-    if has_vfs(device):
+    if device.has_vfs:
         return str(Refusal.HAS_VFS)
     return str(Refusal.IN_USE) if device.id in state.pools.in_use else ""

@@ -11,7 +11,6 @@ from agent.config.schema import PoolConfig
 from agent.model.device import Device, Kind, Netdev, RdmaDevice
 from agent.model.snapshot import Snapshot
 from agent.pools.assign import assign
-from agent.pools.candidates import has_vfs
 from agent.pools.guard import functions_in_use
 from agent.pools.held import Held, Holder
 from agent.pools.reasons import Refusal, pool_verdict, reasons
@@ -91,7 +90,7 @@ def chosen_by_the_rules(
     if holder is not None:
         named = next((p for p in pools if p.resource == holder.resource), None)
         return named.resource if named else None
-    if has_vfs(device):
+    if device.has_vfs:
         return None
     for candidate in pools:
         allowed = candidate.allow_in_use or device.id not in functions_in_use(snapshot)
