@@ -17,6 +17,7 @@ from tests.e2e.conftest import ConfigFile, pool
 from tests.support.agent import AgentProcess
 from tests.support.kubelet import Device, Kubelet
 from tests.support.podresources import PodResources
+from tests.support.usage import descriptors
 
 PF = "0000:3b:00.0"
 NET = "example.com/net"
@@ -101,8 +102,7 @@ def test_vfs_made_and_destroyed_fifty_times_are_told_truly(
             kubelet.wait_for(lambda k: not k.allocatable(NET), f"none in round {number}")
             made = host.add_vfs(PF, 1 + number % 8)
             kubelet.wait_for(partial(lists_exactly, made), f"round {number}")
-        descriptors = len(list(Path(f"/proc/{agent.process.pid}/fd").iterdir()))
-        assert descriptors < 40
+        assert descriptors(agent.process.pid) < 40
 
 
 def test_a_config_map_swapped_200_times_leaves_unchanged_pools_alone(

@@ -12,6 +12,7 @@ from tests.e2e.conftest import ConfigFile, pool
 from tests.support.agent import AgentProcess
 from tests.support.kubelet import Kubelet
 from tests.support.netns import LinkSwitch, NetNamespace, needs_root
+from tests.support.usage import resident_kib
 
 pytestmark = needs_root
 
@@ -167,9 +168,3 @@ def test_a_burst_of_100_000_events_of_other_interfaces_pushes_nothing_and_loses_
         all_of(kubelet, healthy=True)
         assert len(kubelet.lists) == before + 1
         assert resident_kib(agent.process.pid) < memory_kib + 4096
-
-
-def resident_kib(pid: int) -> int:
-    """Resident memory of a process."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))

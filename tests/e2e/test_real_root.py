@@ -8,16 +8,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 
 import pytest
 
 from agent.host.layout import HostBuilder
 from tests.e2e.conftest import ConfigFile, pool
-from tests.support.agent import AgentProcess
 from tests.support.kubelet import Kubelet
 from tests.support.netns import NetNamespace, UeventSource, needs_root
-from tests.support.realroot import real_root
+from tests.support.realroot import agent_at_root, real_root
 
 pytestmark = needs_root
 
@@ -31,17 +29,6 @@ def namespace() -> Iterator[NetNamespace]:
     with NetNamespace() as made:
         made.veth("ens1f0", "far0")
         yield made
-
-
-def agent_at_root(
-    namespace: NetNamespace, host: HostBuilder, config: Path, *arguments: str
-) -> AgentProcess:
-    return AgentProcess(
-        Path("/"),
-        config,
-        *("--kubelet-dir", str(host.roots.kubelet), *arguments),
-        wrapper=(*namespace.wrapper, *real_root(host.root)),
-    )
 
 
 def lists_exactly(made: tuple[str, ...], kubelet: Kubelet) -> bool:

@@ -10,7 +10,6 @@ import random
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 
 from agent.host.hardware import E810, Hardware
 from agent.host.layout import HostBuilder
@@ -18,7 +17,7 @@ from tests.e2e.conftest import ConfigFile, pool
 from tests.support.agent import AgentProcess
 from tests.support.kubelet import Kubelet
 from tests.support.netns import NetNamespace, UeventSource, needs_root
-from tests.support.realroot import real_root
+from tests.support.realroot import agent_at_root
 
 pytestmark = needs_root
 
@@ -123,9 +122,5 @@ def stopped(agent: AgentProcess, *, for_real: bool) -> Iterator[None]:
 
 def starving_agent(namespace: NetNamespace, host: HostBuilder, config: ConfigFile) -> AgentProcess:
     """The agent as deployed, which comes last wherever there is not enough for everybody."""
-    return AgentProcess(
-        Path("/"),
-        config.path,
-        *("--kubelet-dir", str(host.roots.kubelet), "--rescan-seconds", "0"),
-        wrapper=("nice", "-n", "19", *namespace.wrapper, *real_root(host.root)),
-    )
+    lowest = ("nice", "-n", "19")
+    return agent_at_root(namespace, host, config.path, "--rescan-seconds", "0", before=lowest)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import resource
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import grpc
@@ -15,23 +12,11 @@ from agent.host.layout import HostBuilder
 from tests.e2e.conftest import ConfigFile, pool
 from tests.support.agent import AgentProcess
 from tests.support.kubelet import Kubelet
+from tests.support.usage import without_descriptors
 
 PF = "0000:3b:00.0"
 NET = "example.com/net"
 MORE = "example.com/more"
-STANDARD_STREAMS = 3
-
-
-@contextmanager
-def without_descriptors(agent: AgentProcess) -> Iterator[None]:
-    """The running agent can open nothing inside."""
-    pid = agent.process.pid
-    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
-    resource.prlimit(pid, resource.RLIMIT_NOFILE, (STANDARD_STREAMS, before[1]))
-    try:
-        yield
-    finally:
-        resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
 
 
 def started(agent: AgentProcess) -> None:
@@ -58,7 +43,7 @@ def test_a_change_of_the_host_is_seen_once_there_are_descriptors_again(
     with AgentProcess(node.root, config.path, "--log-level", "debug") as agent:
         has(kubelet, 8)
         started(agent)
-        with without_descriptors(agent):
+        with without_descriptors(agent.process.pid):
             node.set_driver(node.vfs(PF)[0], None)
             failed = agent.wait_for("host.scan_failed")
             assert "Too many open files" in failed["error"]
@@ -75,7 +60,7 @@ def test_a_start_that_runs_out_of_descriptors_is_made_good(
 ) -> None:
     with AgentProcess(node.root, config.path, "--log-level", "debug") as agent:
         agent.wait_for(moment)
-        with without_descriptors(agent):
+        with without_descriptors(agent.process.pid):
             node.set_driver(node.vfs(PF)[0], None)  # if all else is open by now: one more scan
             agent.wait_until(lambda: any("Too many open files" in line for line in agent.raw))
         has(kubelet, 7)
@@ -90,7 +75,7 @@ def test_an_allocation_without_descriptors_is_refused_with_the_reason_and_works_
     with AgentProcess(node.root, config.path, "--log-level", "debug") as agent:
         has(kubelet, 8)
         started(agent)
-        with without_descriptors(agent), pytest.raises(grpc.RpcError) as refused:
+        with without_descriptors(agent.process.pid), pytest.raises(grpc.RpcError) as refused:
             kubelet.allocate(NET, device)
         assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
         assert "Too many open files" in refused.value.details()
@@ -104,7 +89,7 @@ def test_a_kubelet_that_restarts_meanwhile_is_registered_with_afterwards(
     with AgentProcess(node.root, config.path, "--log-level", "debug") as agent:
         has(kubelet, 8)
         started(agent)
-        with without_descriptors(agent):
+        with without_descriptors(agent.process.pid):
             kubelet.restart()
             failed = agent.wait_for("plugin.registration_failed")
             assert "Too many open files" in failed["error"]
@@ -118,7 +103,7 @@ def test_an_edit_of_the_configuration_meanwhile_is_in_force_afterwards(
     with AgentProcess(node.root, config.path, "--log-level", "debug") as agent:
         has(kubelet, 8)
         started(agent)
-        with without_descriptors(agent):
+        with without_descriptors(agent.process.pid):
             config.write(pool("net", pfNames=["ens1f0#0-3"]), pool("more", pfNames=["ens1f0#4-7"]))
             assert "Too many open files" in agent.wait_for("config.rejected")["reason"]
         has(kubelet, 4)
@@ -132,7 +117,7 @@ def test_clients_that_nobody_can_accept_wait_and_are_served_afterwards(
     with AgentProcess(node.root, config.path, "--log-level", "debug") as agent:
         has(kubelet, 8)
         started(agent)
-        with without_descriptors(agent):
+        with without_descriptors(agent.process.pid):
             endpoint = kubelet.clients[NET].path
             with grpc.insecure_channel(f"unix:{endpoint}") as channel:
                 ready = grpc.channel_ready_future(channel)

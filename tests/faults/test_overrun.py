@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import signal
 from functools import partial
-from pathlib import Path
 
 from agent.host.layout import HostBuilder
 from tests.e2e.conftest import ConfigFile, pool
 from tests.support.agent import AgentProcess
 from tests.support.kubelet import Kubelet
 from tests.support.netns import LinkSwitch, NetNamespace, UeventSource, needs_root
-from tests.support.realroot import real_root
+from tests.support.realroot import agent_at_root
+from tests.support.usage import resident_kib
 
 pytestmark = needs_root
 
@@ -60,7 +60,7 @@ def test_vfs_that_vanish_while_events_are_dropped_are_missed_by_nobody(
     config.write(pool("net", drivers=["iavf"]))
     with NetNamespace() as namespace:
         uevents = UeventSource(namespace)
-        with agent_on_events(namespace, host, config) as agent:
+        with agent_at_root(namespace, host, config.path, "--rescan-seconds", "0") as agent:
             kubelet.wait_for(lambda k: len(k.allocatable(NET)) == 32)
             agent.wait_for("netlink.open")
             *vfs, last = host.vfs(PF)
@@ -85,22 +85,6 @@ def vanish(host: HostBuilder, uevents: UeventSource, *vfs: str) -> None:
         uevents.send("remove", f"/devices/pci0000:3b/{vf}", "pci")
 
 
-def agent_on_events(namespace: NetNamespace, host: HostBuilder, config: ConfigFile) -> AgentProcess:
-    """The agent as deployed: nothing but the kernel's events tells it of changes."""
-    return AgentProcess(
-        Path("/"),
-        config.path,
-        *("--kubelet-dir", str(host.roots.kubelet), "--rescan-seconds", "0"),
-        wrapper=(*namespace.wrapper, *real_root(host.root)),
-    )
-
-
 def has(count: int, kubelet: Kubelet) -> bool:
     """Whether kubelet may hand out so many devices."""
     return len(kubelet.allocatable(NET)) == count
-
-
-def resident_kib(pid: int) -> int:
-    """Resident memory of a process."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))

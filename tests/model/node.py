@@ -72,7 +72,7 @@ class Loop(
         self,
         executor: object,
         func: Callable[..., T],
-        *args: Any,  # noqa: ANN401
+        *args: Any,  # noqa: ANN401 - whatever the work takes
     ) -> asyncio.Future[T]:
         """Do the work here and now."""
         del executor

@@ -69,7 +69,7 @@ def test_a_file_that_took_the_name_of_a_socket_is_left_alone(*, is_watched: bool
 def test_a_kubelet_that_comes_back_is_told_soon(*, is_watched: bool, sweeps: bool) -> None:
     with life(is_watched=is_watched, sweeps=sweeps) as found:
         for away, is_replaced in product((None, 0.01, 0.3, 7.0, 12.0, 33.0), (False, True)):
-            found.a_fresh_kubelet_is_told_soon(away, is_replaced)
+            found.a_fresh_kubelet_is_told_soon(away, is_replaced=is_replaced)
 
 
 @KINDS
@@ -81,7 +81,7 @@ def test_a_kubelet_that_comes_in_the_middle_of_registering_is_told_soon(
         cases = product(STAGES, DEEDS, acts.REGISTERING)
         for (stage, deed, cause), pause in zip(cases, cycle(MOMENTS), strict=False):
             found.a_fresh_kubelet_comes_in_the_middle_of_registering(
-                stage, deed, cause, 0, pause, is_replaced
+                stage, deed, cause, 0, pause, is_replaced=is_replaced
             )
 
 
@@ -118,7 +118,7 @@ def test_each_edit_is_in_force_soon(*, is_map: bool, in_a_new_folder: bool) -> N
     with life(is_map=is_map) as found:
         for after in (*acts.GOOD, *acts.BAD):
             found.an_edit_is_in_force_soon(BOTH, in_a_new_folder=False)
-            found.an_edit_is_in_force_soon(after, in_a_new_folder)
+            found.an_edit_is_in_force_soon(after, in_a_new_folder=in_a_new_folder)
         found.an_edit_is_in_force_soon(BOTH, in_a_new_folder=False)
 
 

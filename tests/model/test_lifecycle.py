@@ -53,11 +53,12 @@ class Lifecycle(RuleBasedStateMachine):
     )
     def begin(
         self,
-        is_config_map: bool,  # noqa: FBT001
-        has_registry: bool,  # noqa: FBT001
-        sweeps: bool,  # noqa: FBT001
+        *,
+        is_config_map: bool,
+        has_registry: bool,
+        sweeps: bool,
         config: bytes,
-        is_registered: bool,  # noqa: FBT001
+        is_registered: bool,
     ) -> None:
         logs.forget_all()
         self.node = Node(is_config_map=is_config_map, config=config)
@@ -110,7 +111,7 @@ class Lifecycle(RuleBasedStateMachine):
         truth.check_registered(self.node)
 
     @rule(config=st.sampled_from((*acts.GOOD, *acts.BAD)), in_a_new_folder=st.booleans())
-    def an_edit_is_in_force_soon(self, config: bytes | None, in_a_new_folder: bool) -> None:  # noqa: FBT001
+    def an_edit_is_in_force_soon(self, config: bytes | None, *, in_a_new_folder: bool) -> None:
         self._make_good()
         is_good = config in acts.GOOD
         self.node.write_config(config, in_a_new_folder=in_a_new_folder and is_good)
@@ -120,7 +121,7 @@ class Lifecycle(RuleBasedStateMachine):
         truth.check_cdi(self.node)
 
     @rule(away=AWAY, is_replaced=st.booleans())
-    def a_fresh_kubelet_is_told_soon(self, away: float | None, is_replaced: bool) -> None:  # noqa: FBT001
+    def a_fresh_kubelet_is_told_soon(self, away: float | None, *, is_replaced: bool) -> None:
         """Whatever went before, and whatever the agent was waiting for."""
         if away is not None:
             self.node.kubelet_dies()
@@ -142,7 +143,8 @@ class Lifecycle(RuleBasedStateMachine):
         cause: str,
         number: int,
         pause: Pause,
-        is_replaced: bool,  # noqa: FBT001
+        *,
+        is_replaced: bool,
     ) -> None:
         self.node.mood.traps.append((stage, deed))
         self.act([(cause, number, pause)])
@@ -158,7 +160,7 @@ class Lifecycle(RuleBasedStateMachine):
         truth.check_registered(self.node)
 
     @rule(are_pools_taken_away=st.booleans())
-    def everything_settles(self, are_pools_taken_away: bool) -> None:  # noqa: FBT001
+    def everything_settles(self, *, are_pools_taken_away: bool) -> None:
         self.settle()
         if are_pools_taken_away:
             truth.check_answers(self.node)

@@ -9,6 +9,7 @@ from pathlib import Path
 import attrs
 
 from tests.support.agent import AgentProcess, LogLine
+from tests.support.usage import descriptors, resident_kib
 
 # Two connections of kubelet and an HTTP client on their way out may still be there.
 MEMORY_BOUND_KIB = 16 * 1024
@@ -42,11 +43,9 @@ def measure(agent: AgentProcess, number: int) -> Figures:
     agent.process.send_signal(signal.SIGUSR1)
     agent.wait_for("soak.figures", lambda _: len(agent_figures(agent)) >= number)
     own = agent_figures(agent)[number - 1]
-    status = Path(f"/proc/{pid}/status").read_text().splitlines()
-    memory = next(int(line.split()[1]) for line in status if line.startswith("VmRSS"))
     return Figures(
-        memory_kib=memory,
-        descriptors=len(list(Path(f"/proc/{pid}/fd").iterdir())),
+        memory_kib=resident_kib(pid),
+        descriptors=descriptors(pid),
         threads=len(list(Path(f"/proc/{pid}/task").iterdir())),
         tasks=own["tasks"],
         objects=own["objects"],

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import sys
 import time
-from pathlib import Path
 
 from tests.soak.actors import Actors
 from tests.soak.figures import Figures, growth, measure
 from tests.soak.world import HTTP_PORT, POOLS, VFS, World, resource
 from tests.support.agent import AgentProcess
-from tests.support.realroot import real_root
+from tests.support.realroot import agent_at_root
 
 ROUND_S = 10.0
 MARK_EVERY = 5
@@ -34,12 +33,12 @@ class SoakFailedError(Exception):
 
 def agent_in(world: World) -> AgentProcess:
     """The agent as deployed, with the world laid over the machine's sysfs."""
-    agent = AgentProcess(
-        Path("/"),
+    agent = agent_at_root(
+        world.namespace,
+        world.host,
         world.config,
-        *("--kubelet-dir", str(world.host.roots.kubelet), "--registration", "legacy"),
+        *("--registration", "legacy"),
         *("--http-address", f"127.0.0.1:{HTTP_PORT}", "--log-level", "info"),
-        wrapper=(*world.namespace.wrapper, *real_root(world.host.root)),
     )
     module = agent.command.index("agent", agent.command.index("-m"))
     agent.command[module] = "tests.soak.launcher"

@@ -8,7 +8,6 @@ import subprocess
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import Self, TypeVar
 
 T = TypeVar("T")
@@ -35,12 +34,7 @@ class FollowedProcess:
         self._reader.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self.process.poll() is None:
             self.stop()
         self._reader.join(self.patience_s)

@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from agent.host.layout import HostBuilder
+from tests.support.agent import AgentProcess
+from tests.support.netns import NetNamespace
+
 _SCRIPT = """
 fake=$1; shift
 mount -t tmpfs tmpfs /run
@@ -21,3 +25,19 @@ exec "$@"
 def real_root(host: Path) -> tuple[str, ...]:
     """Words that run a command with ``host`` laid over the machine's sysfs."""
     return ("unshare", "-m", "--propagation", "private", "sh", "-ec", _SCRIPT, "_", str(host))
+
+
+def agent_at_root(
+    namespace: NetNamespace,
+    host: HostBuilder,
+    config: Path,
+    *arguments: str,
+    before: tuple[str, ...] = (),
+) -> AgentProcess:
+    """The agent as deployed: nothing but the kernel's events tells it; ``before`` starts it all."""
+    return AgentProcess(
+        Path("/"),
+        config,
+        *("--kubelet-dir", str(host.roots.kubelet), *arguments),
+        wrapper=(*before, *namespace.wrapper, *real_root(host.root)),
+    )

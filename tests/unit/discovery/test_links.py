@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import resource
 import socket
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -26,6 +25,7 @@ from tests.support.hearing import hearing
 from tests.support.inside import in_own_network, ip, needs_root
 from tests.support.log_lines import LogLines
 from tests.support.netns import NetNamespace
+from tests.support.usage import without_descriptors
 
 T = TypeVar("T")
 PATIENCE_S = 20.0
@@ -382,12 +382,8 @@ def test_sockets_that_die_are_opened_anew_and_what_was_missed_is_asked_for(
 @needs_root
 def test_a_node_that_allows_no_socket_is_told_once_and_tried_again(log_lines: LogLines) -> None:
     async def work(at: Follower) -> bool:
-        before = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (3, before[1]))
-        try:
+        with without_descriptors():
             await heard.until("netlink.lost")
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, before)
         await at.until(lambda: at.carrier() is True)
         return at.monitor.is_open
 

@@ -18,6 +18,7 @@ from agent.export.atomic import read_plain, remove_drafts, write_atomic
 from agent.export.leftovers import remove_leftover_drafts
 from agent.roots import Roots
 from tests.support.inside import in_own_mounts, needs_root
+from tests.support.usage import without_descriptors
 
 OLD, NEW = b"old content", b"new content"
 
@@ -190,13 +191,8 @@ async def test_a_file_that_cannot_be_looked_at_for_the_moment_is_not_taken_for_n
     tmp_path: Path,
 ) -> None:
     (tmp_path / "file").write_bytes(OLD)
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
-    try:
-        with pytest.raises(OSError, match="Too many open files"):
-            await read_plain(tmp_path / "file", 100)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    with without_descriptors(), pytest.raises(OSError, match="Too many open files"):
+        await read_plain(tmp_path / "file", 100)
     assert await read_plain(tmp_path / "file", 100) == OLD
 
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import resource
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from tests.support.devices import host, pf, vf
 from tests.support.inside import in_own_mounts, needs_root
 from tests.support.log_lines import LogLines
 from tests.support.pools import Json, assigned, pool
+from tests.support.usage import without_descriptors
 
 PF0 = pf("0000:3b:00.0", "pf0", num_vfs=4)
 KNOWN = Held(complete=True)
@@ -223,12 +223,8 @@ async def test_the_entry_of_a_held_device_outlives_a_moment_without_descriptors(
     before = contents(roots)
     holder = Holder("intel.com/vf", "pod", "default", "main")
     gone = assigned(host(PF0), pool("vf"), held=Held({vfio(0, 7).id: holder}, complete=True))
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
-    try:
+    with without_descriptors():
         assert "intel.com/vf" in await specs.write(gone)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert not await specs.write(gone)
     assert contents(roots) == before
 

@@ -49,6 +49,15 @@ async def until_waiting(caplog: pytest.LogCaptureFixture) -> logging.LogRecord:
             await asyncio.sleep(0)
 
 
+async def the_next_one_waits(roots: Roots, caplog: pytest.LogCaptureFixture) -> None:
+    """One more agent comes, does not get the lock, and goes again."""
+    entering = asyncio.create_task(NodeLock(roots, Bus()).__aenter__())
+    await until_waiting(caplog)
+    entering.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await entering
+
+
 async def test_the_first_agent_holds_the_node_and_signs_with_its_name(roots: Roots) -> None:
     async with NodeLock(roots, Bus()):
         text = (roots.device_plugins / ".sriov-node-agent/lock").read_text()
@@ -78,11 +87,7 @@ async def test_a_cancelled_wait_leaves_the_lock_to_others(
     roots: Roots, caplog: pytest.LogCaptureFixture
 ) -> None:
     holder = await start_holder(roots)
-    entering = asyncio.create_task(NodeLock(roots, Bus()).__aenter__())
-    await until_waiting(caplog)
-    entering.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await entering
+    await the_next_one_waits(roots, caplog)
     holder.kill()
     await holder.wait()
     async with asyncio.timeout(10), NodeLock(roots, Bus()):
@@ -105,11 +110,7 @@ async def test_a_folder_made_anew_is_locked_anew(
         shutil.rmtree(roots.device_plugins)
         roots.device_plugins.mkdir()
         bus.publish(PluginFoldersChanged())
-        entering = asyncio.create_task(NodeLock(roots, Bus()).__aenter__())
-        await until_waiting(caplog)
-        entering.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await entering
+        await the_next_one_waits(roots, caplog)
 
 
 async def test_the_lock_follows_to_the_folder_that_the_next_agent_would_ask_first(
@@ -122,11 +123,7 @@ async def test_the_lock_follows_to_the_folder_that_the_next_agent_would_ask_firs
         bus.publish(PluginFoldersChanged())
         roots.device_plugins.mkdir()
         bus.publish(PluginFoldersChanged())
-        entering = asyncio.create_task(NodeLock(roots, Bus()).__aenter__())
-        await until_waiting(caplog)
-        entering.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await entering
+        await the_next_one_waits(roots, caplog)
 
 
 async def test_a_folder_made_anew_and_locked_by_another_is_an_error_in_the_log(
