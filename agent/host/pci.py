@@ -11,10 +11,10 @@ import attrs
 
 from agent.errors import AgentError
 from agent.host import sysfs
-from agent.model.address import parse_bdf, parse_hex_id
+from agent.model.address import bus_order, parse_bdf, parse_hex_id
 
 BUS = "bus/pci/devices"
-_NORMAL = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]")
+_ALL_NORMAL = re.compile(r"(?:[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]\n)*+")
 _UIO = re.compile(r"uio[0-9]+")
 _INT_MAX = 2**31 - 1
 _VIRTFN = "virtfn"
@@ -57,16 +57,16 @@ def functions(bus: int) -> dict[str, str]:
 
 def in_bus_order(entries: Iterable[str]) -> dict[str, str]:
     """The same of a listing of the bus that was made already."""
+    names = sorted(entries)
+    if _ALL_NORMAL.fullmatch("\n".join((*names, ""))):
+        return dict(zip(names, names, strict=True))  # as the kernel writes all but VMD's
     found = {}
-    is_normal = _NORMAL.fullmatch
-    for name in entries:
+    for name in names:
         try:
-            found[name if is_normal(name) else parse_bdf(name)] = name
+            found[parse_bdf(name)] = name
         except ValueError:
             continue
-    addresses = sorted(found)
-    addresses.sort(key=len)  # as bus_order has it, without calling it for each
-    return {bdf: found[bdf] for bdf in addresses}
+    return {bdf: found[bdf] for bdf in sorted(found, key=bus_order)}
 
 
 def folder_name(bus: int, bdf: str) -> str:

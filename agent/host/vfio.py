@@ -30,7 +30,9 @@ def groups(sys: int) -> frozenset[int]:
     ``noiommu-<group>`` if it made that group up. Kernels without vfio's groups lack the class, and
     so may laid-out trees: nothing follows from what is not here.
     """
-    return frozenset(int(name) for name in sysfs.names(sys, _CLASS) if name.isdecimal())
+    with sysfs.folder(_CLASS, sys) as shown:
+        names = sysfs.listing(shown) if shown is not None else []
+    return frozenset(map(int, filter(str.isdecimal, names)))
 
 
 def is_noiommu(function: int) -> bool:
