@@ -64,7 +64,7 @@ async def run_agent(options: RunOptions, stop: asyncio.Event | None = None) -> N
     Raises ConfigError where the configuration cannot be used at the start; a bug passes through.
     """
     asked = _stop_on_signals(stop or asyncio.Event())
-    daemon = Daemon(options)
+    daemon = Daemon(options, asked)
     with daemon.services:
         logs.emit(
             "agent.starting",
@@ -78,7 +78,7 @@ async def run_agent(options: RunOptions, stop: asyncio.Event | None = None) -> N
             netlink="on" if options.netlink else "off",
             http=options.http_address or "off",
         )
-        await daemon.run(asked)
+        await daemon.run()
         logs.emit("agent.stopped")
 
 
@@ -95,10 +95,11 @@ def _stop_on_signals(stop: asyncio.Event) -> asyncio.Event:
 
 
 class Daemon:
-    """One run of the agent."""
+    """One run of the agent, until ``stop`` is set."""
 
-    def __init__(self, options: RunOptions) -> None:
+    def __init__(self, options: RunOptions, stop: asyncio.Event) -> None:
         self.options = options
+        self._stop = stop
         self.bus = Bus()
         roots = options.roots
         self.config = ConfigKeeper(
@@ -154,6 +155,7 @@ class Daemon:
             config=self.config.standing,
             waiting_for=self.lock.waiting_for if self.lock else None,
             serving=self._serving,
+            stopping=self._stop.is_set(),
             pools=parts[0],
             outlooks=parts[1],
             servers=self.fleet.state() if self.fleet else (),
@@ -167,12 +169,12 @@ class Daemon:
     def _reread(self, devices: tuple[Device, ...]) -> tuple[Device, ...]:
         return reread(self.options.roots, devices, self._scanner.rdma)
 
-    async def run(self, stop: asyncio.Event) -> None:
-        """The whole life of the agent, until ``stop`` is set."""
+    async def run(self) -> None:
+        """The whole life of the agent, until it is asked to stop."""
         await self.config.start()
         async with asyncio.TaskGroup() as tasks:
             life = tasks.create_task(self._live(tasks), name="life")
-            await stop.wait()
+            await self._stop.wait()
             life.cancel()
 
     async def _live(self, tasks: asyncio.TaskGroup) -> None:

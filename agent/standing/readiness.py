@@ -33,6 +33,8 @@ def readiness(state: AgentState) -> Readiness:
 
 
 def _missing(state: AgentState) -> Iterator[str]:
+    if state.stopping:
+        yield "it was asked to stop"
     if not state.config.in_force:
         yield "no configuration is in force"
     if state.waiting_for is not None:

@@ -47,6 +47,8 @@ class AgentState:
     """The agent that holds the node, while this one waits for it."""
     serving: bool = False
     """Whether the first lists have been made."""
+    stopping: bool = False
+    """Whether it was asked to stop: streams and sockets are on their way out."""
     pools: Pools = Pools()
     outlooks: Mapping[str, Outlook] = attrs.field(factory=dict)
     servers: tuple[PoolServerState, ...] = ()

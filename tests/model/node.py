@@ -206,19 +206,19 @@ class Node:
             netlink=False,
             rescan_s=0,  # it would hide that an event was missed
         )
-        self.daemon = Daemon(options)
+        self._stop = asyncio.Event()
+        self.daemon = Daemon(options, self._stop)
         self.daemon.monitor = Monitor(self.daemon._scan, self.daemon.bus, _at_once)
 
         async def start() -> None:
-            self._stop = asyncio.Event()
-            self.task = asyncio.create_task(self._live(self.daemon, self._stop), name="agent")
+            self.task = asyncio.create_task(self._live(self.daemon), name="agent")
 
         self.run(start())
 
     @staticmethod
-    async def _live(daemon: Daemon, stop: asyncio.Event) -> None:
+    async def _live(daemon: Daemon) -> None:
         with daemon.services:
-            await daemon.run(stop)
+            await daemon.run()
 
     def stop_agent(self) -> None:
         """Ask the agent to end, and see it end."""

@@ -77,6 +77,10 @@ def test_an_agent_that_waits_for_another_names_it() -> None:
     )
 
 
+def test_an_agent_that_was_asked_to_stop_is_not_ready_though_its_lists_are_followed() -> None:
+    assert missing(stopping=True) == ("it was asked to stop",)
+
+
 def test_a_hanging_scan_is_not_ready() -> None:
     assert missing(scan=ScanStanding(3, stalled_s=20.0)) == ("a scan of the host hangs since 20 s",)
 

@@ -48,6 +48,15 @@ async def test_readiness_at_the_start_is_said_at_once_and_only_once(log_lines: L
     assert log_lines.fields("agent.ready") == [{"ready": True}]
 
 
+async def test_an_agent_that_was_asked_to_stop_does_not_say_that_it_is_ready(
+    log_lines: LogLines,
+) -> None:
+    async with following(attrs.evolve(READY, serving=False)) as become:
+        become(attrs.evolve(READY, stopping=True))
+        await asyncio.sleep(BRIEF_S / 2)
+    assert log_lines.fields("agent.ready") == []
+
+
 async def test_what_is_missing_is_said_if_it_lasts(log_lines: LogLines) -> None:
     async with following(READY) as become:
         become(STALLED)
