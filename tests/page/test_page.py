@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import attrs
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import APIResponse, Browser, Page, Route, expect
 
 from agent.host.hardware import E810, X710
 from agent.host.layout import HostBuilder
@@ -157,6 +157,23 @@ def test_a_link_that_goes_and_comes_is_seen_without_a_reload(
         node.set_carrier("ens1f0", up=True)
         expect(cell(page, first)).to_have_class("cell pool")
         assert page.evaluate("window.same") is True
+
+
+def test_a_change_during_an_answer_that_is_older_is_asked_for_anew(
+    browser: Browser, agent: AgentProcess, node: HostBuilder
+) -> None:
+    answers: list[tuple[Route, APIResponse]] = []
+    with page_of(browser, url_of(agent)) as page:
+        page.route("**/status", lambda route: answers.append((route, route.fetch())), times=1)
+        node.set_carrier("ens1f1", up=False)
+        while not answers:
+            page.wait_for_timeout(10)
+        node.set_carrier("ens1f0", up=False)
+        events = page.locator("#events li.warning")
+        expect(events.filter(has_text="device.unhealthy").filter(has_text=NET)).to_have_count(1)
+        ((route, response),) = answers
+        route.fulfill(response=response)
+        expect(cell(page, node.vfs(NIC)[0])).to_have_class("cell pool bad")
 
 
 def test_vfs_that_come_and_go_are_drawn(
