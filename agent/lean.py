@@ -20,18 +20,27 @@ _NOT_USED = (
     "pydantic",  # betterproto2's, for messages that are pydantic's dataclasses: 8 MiB
 )
 _METADATA = "importlib.metadata"
+_DEFERRED = (
+    "aiofiles.tempfile",  # temporary files, and with them all that compresses files
+    "attr.validators",  # a dozen classes
+    "attrs.validators",
+)
 _M_ARENA_MAX = -8  # glibc's malloc.h
 _SWITCH_INTERVAL_S = 0.001
 
 
 @contextmanager
 def lean_imports() -> Iterator[None]:
-    """Import inside: no TLS, no pydantic, no collections of objects that stay anyway."""
+    """Import inside: no TLS, no pydantic, no collections of objects that stay anyway.
+
+    What was imported is frozen at the end, or else the next allocation would have all of it walked
+    through at once, for 20 ms.
+    """
     collecting = gc.isenabled()
     gc.disable()
     hidden: dict[str, ModuleType | None] = {n: None for n in _NOT_USED if n not in sys.modules}
-    if _METADATA not in sys.modules:
-        hidden[_METADATA] = _LightMetadata(_METADATA)
+    stand_ins = (_LightMetadata(_METADATA), *map(_Deferred, _DEFERRED))
+    hidden |= {s.__name__: s for s in stand_ins if s.__name__ not in sys.modules}
     sys.modules.update(hidden)  # type: ignore[arg-type] # None is the documented "not there"
     try:
         yield
@@ -39,8 +48,31 @@ def lean_imports() -> Iterator[None]:
         for name, stand_in in hidden.items():
             if sys.modules.get(name) is stand_in:
                 del sys.modules[name]
+        gc.freeze()
         if collecting:
             gc.enable()
+
+
+@contextmanager
+def libraries_at_hand() -> Iterator[None]:
+    """Import inside what looks for C libraries, and takes those of this process if it finds none.
+
+    ``ctypes.util`` finds them by running other programs, and imports all that compresses files.
+    """
+    import ctypes  # noqa: PLC0415 - only for those who need it anyway
+
+    name = f"{ctypes.__name__}.util"
+    if name in sys.modules:
+        yield
+        return
+    sys.modules[name] = vars(ctypes)["util"] = stand_in = _Deferred(name)
+    vars(stand_in)["find_library"] = lambda _: None
+    try:
+        yield
+    finally:
+        del vars(stand_in)["find_library"]
+        if sys.modules.get(name) is stand_in:
+            del sys.modules[name]
 
 
 def share_one_heap() -> None:
@@ -63,7 +95,21 @@ def favour_the_loop() -> None:
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
 
 
-class _LightMetadata(ModuleType):
+class _Deferred(ModuleType):
+    """Stands in for a module until something is asked of it."""
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the real module has
+        if name.startswith("__") and name != "__all__":
+            raise AttributeError(name)
+        return getattr(self._real(), name)
+
+    def _real(self) -> ModuleType:
+        if sys.modules.get(self.__name__) is self:
+            del sys.modules[self.__name__]
+        return import_module(self.__name__)
+
+
+class _LightMetadata(_Deferred):
     """Stands in for ``importlib.metadata``, which takes e-mail and zip parsers to tell a version.
 
     Everything but a version that a folder's name tells comes from the real module.
@@ -72,16 +118,6 @@ class _LightMetadata(ModuleType):
     def version(self, name: str) -> str:
         """The version of an installed distribution."""
         return _version_of_folder(name) or str(self._real().version(name))
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the real module has
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return getattr(self._real(), name)
-
-    def _real(self) -> ModuleType:
-        if sys.modules.get(_METADATA) is self:
-            del sys.modules[_METADATA]
-        return import_module(_METADATA)
 
 
 def _version_of_folder(name: str) -> str | None:

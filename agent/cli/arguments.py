@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NoReturn
 
 from agent import __version__
@@ -18,17 +19,6 @@ from agent.roots import DEFAULT_KUBELET_DIR
 
 DEFAULT_CONFIG_FILE = "/etc/pcidp/config.json"
 DEFAULT_PREFIX = "intel.com"
-COMMANDS = (
-    "run",
-    "discover",
-    "validate",
-    "explain",
-    "status",
-    "watch",
-    "snapshot",
-    "completion",
-    "demo",
-)
 _GLOG_VALUES = ("stderrthreshold", "vmodule", "log-backtrace-at", "log-file", "log-file-max-size")
 _GLOG_SWITCHES = ("logtostderr", "alsologtostderr", "add-dir-header", "skip-headers", "one-output")
 _LONG = re.compile(r"--?([A-Za-z][\w-]+)(=.*)?", re.DOTALL)
@@ -37,10 +27,19 @@ _FALSE = frozenset({"0", "f", "false"})
 
 
 class _Parser(argparse.ArgumentParser):
-    """Raises UsageError in place of ending the process; options cannot be abbreviated."""
+    """Raises UsageError in place of ending the process; options cannot be abbreviated.
+
+    The terminal's width, for which argparse imports ``shutil`` and with it all that compresses
+    files, is asked for where help is printed, and not for each argument that is added.
+    """
 
     def __init__(self, **settings: Any) -> None:  # noqa: ANN401 - argparse's own
-        super().__init__(allow_abbrev=False, **settings)
+        formatter = partial(argparse.HelpFormatter, width=80)
+        super().__init__(allow_abbrev=False, formatter_class=formatter, **settings)
+
+    def format_help(self) -> str:
+        self.formatter_class = argparse.HelpFormatter
+        return super().format_help()
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message} (see {self.prog} --help)")
@@ -51,14 +50,14 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 
     No command means ``run``. Raises UsageError; ``--help`` and ``--version`` raise SystemExit.
     """
-    parser = build_parser()
     words = list(argv)
     if words[:1] in (["-h"], ["--help"], ["-help"], ["--version"]):
-        return parser.parse_args(["--version" if words[0] == "--version" else "--help"])
+        return build_parser().parse_args(["--version" if words[0] == "--version" else "--help"])
     if not words or words[0].startswith("-"):
         words.insert(0, "run")
     if words[0] not in COMMANDS:
         raise UsageError(_unknown_command(words[0]))
+    parser = build_parser(words[0])
     known = _options_of(parser, words[0])
     return parser.parse_args([words[0], *_normalised(words[1:], known)])
 
@@ -111,8 +110,8 @@ def _switch(name: str, value: str) -> list[str]:
     raise UsageError(f"--{name} takes true or false, not {value!r}")
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The parser of all commands."""
+def build_parser(*only: str) -> argparse.ArgumentParser:
+    """The parser of all commands, or of some: to make them all takes several milliseconds."""
     parser = _Parser(
         prog="sriov-agent",
         description="SR-IOV NICs and accelerators as Kubernetes resources, followed live. "
@@ -122,21 +121,8 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
-    _add_run(commands)
-    _add_discover(commands)
-    _add_validate(commands)
-    _add_explain(commands)
-    _add_status(commands)
-    _add_watch(commands)
-    _add_snapshot(commands)
-    _add_completion(commands)
-    commands.add_parser(
-        "demo",
-        help="show the whole job on an embedded sample node, in about 10 s",
-        description="Runs the agent on a laid-out sample node with a kubelet stand-in, in a "
-        "temporary folder: registration, list, link failure and recovery, hot-plug, allocation, "
-        "reload. Touches nothing of this host.",
-    )
+    for command in only or COMMANDS:
+        _ADDERS[command](commands)
     return parser
 
 
@@ -302,6 +288,16 @@ def _add_completion(commands: _Commands[_Parser]) -> None:
     completion.add_argument("shell", choices=("bash", "zsh", "tcsh"))
 
 
+def _add_demo(commands: _Commands[_Parser]) -> None:
+    commands.add_parser(
+        "demo",
+        help="show the whole job on an embedded sample node, in about 10 s",
+        description="Runs the agent on a laid-out sample node with a kubelet stand-in, in a "
+        "temporary folder: registration, list, link failure and recovery, hot-plug, allocation, "
+        "reload. Touches nothing of this host.",
+    )
+
+
 def _add_socket(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--host-root",
@@ -362,3 +358,17 @@ def _seconds(text: str) -> float:
     if not 0 <= seconds < float("inf"):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds, 0 or more")
     return seconds
+
+
+_ADDERS = {
+    "run": _add_run,
+    "discover": _add_discover,
+    "validate": _add_validate,
+    "explain": _add_explain,
+    "status": _add_status,
+    "watch": _add_watch,
+    "snapshot": _add_snapshot,
+    "completion": _add_completion,
+    "demo": _add_demo,
+}
+COMMANDS = tuple(_ADDERS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,7 +26,6 @@ def command(arguments: Namespace) -> int:
     options = run_options(arguments)
     share_one_heap()
     favour_the_loop()
-    gc.freeze()  # what was imported stays: collections need not go through it
     try:
         asyncio.run(run_agent(options))
     except AgentError:

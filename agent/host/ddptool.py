@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 
 _PROGRAM = "ddptool"
@@ -12,7 +11,9 @@ _TIMEOUT_S = 5.0
 
 def program() -> str | None:
     """Where the program is; None where it is not installed."""
-    return shutil.which(_PROGRAM)
+    from shutil import which  # noqa: PLC0415 - it imports all that compresses files
+
+    return which(_PROGRAM)
 
 
 def profile(path: str, bdf: str) -> str | None:

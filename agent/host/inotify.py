@@ -16,10 +16,13 @@ from types import TracebackType
 from typing import Self
 
 import attrs
-from asyncinotify import Event, Inotify, Mask
 
 from agent import logs
+from agent.lean import libraries_at_hand
 from agent.remedies import with_remedy
+
+with libraries_at_hand():
+    from asyncinotify import Event, Inotify, Mask
 
 _NAMES = Mask.CREATE | Mask.MOVED_TO | Mask.MOVED_FROM | Mask.DELETE
 _SELF = Mask.DELETE_SELF | Mask.MOVE_SELF

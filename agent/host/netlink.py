@@ -22,6 +22,7 @@ from typing import Any, Self
 from agent import logs
 from agent.host.link_messages import RTM_DELLINK, RTM_NEWLINK, link_fact
 from agent.host.uevents import Overrun, Uevent, follow_uevents, is_drained, open_uevents
+from agent.lean import libraries_at_hand
 from agent.model.link import LinkFact
 
 RECEIVE_BUFFER_BYTES = 8 << 20
@@ -176,8 +177,9 @@ async def open_netlink() -> Netlink:
 def _import_pyroute2() -> Netlink:
     """The sockets, of the two modules of pyroute2 that they take."""
     _pass_by_the_front_door()
-    messages: Any = import_module("pyroute2.netlink")
-    sockets: Any = import_module("pyroute2.netlink.nlsocket")
+    with libraries_at_hand():
+        messages: Any = import_module("pyroute2.netlink")
+        sockets: Any = import_module("pyroute2.netlink.nlsocket")
 
     class LinkQuestion(messages.nlmsg):  # type: ignore[misc] # imported late
         fields = _IFINFOMSG

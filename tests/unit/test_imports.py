@@ -15,10 +15,14 @@ from agent.host.layout import HostBuilder
 FORBIDDEN = (
     "agent.cli.demo",
     "agent.http",
+    "attr.validators",
+    "bz2",
+    "ctypes.util",
     "google.protobuf",
     "h11",
     "importlib.metadata",
     "hashlib",
+    "lzma",
     "prometheus_client",
     "pydantic",
     "pyroute2.iproute",
@@ -26,8 +30,10 @@ FORBIDDEN = (
     "pyroute2.ndb",
     "rich",
     "shtab",
+    "shutil",
     "ssl",
     "tarfile",
+    "tempfile",
     "unittest",
     "yaml",
 )
@@ -37,8 +43,10 @@ PYROUTE2_AT_MOST = 20
 
 SCRIPT = """
 import json, os, signal, sys
-from agent import logs
 from agent.__main__ import run
+from agent.lean import lean_imports
+with lean_imports():
+    from agent import logs
 
 awaited = {"netlink.open", "admin.listening"}
 

@@ -63,6 +63,46 @@ with lean_imports():
     assert in_a_fresh_python(script) == metadata.version("betterproto2")
 
 
+def test_what_is_deferred_is_loaded_by_whoever_asks_something_of_it() -> None:
+    script = """
+import sys
+from agent.lean import lean_imports
+with lean_imports():
+    import aiofiles, attrs
+    print("tempfile" in sys.modules, attrs.validators.__spec__)
+    namespace = {}
+    exec("from attr.validators import *", namespace)
+print(namespace["in_"].__module__, aiofiles.tempfile.TemporaryFile.__module__)
+"""
+    told = in_a_fresh_python(script).split()
+    assert told == ["False", "None", "attr.validators", "aiofiles.tempfile"]
+
+
+def test_what_was_imported_is_not_walked_through_afterwards() -> None:
+    script = """
+from agent.lean import lean_imports
+with lean_imports():
+    import asyncio
+import gc
+print(gc.get_freeze_count() > 1000, gc.get_count()[0] < 1000)
+"""
+    assert in_a_fresh_python(script) == "True True"
+
+
+def test_a_c_library_is_not_searched_for_where_this_process_has_it() -> None:
+    script = """
+import sys
+from agent.lean import libraries_at_hand
+with libraries_at_hand():
+    import ctypes.util
+    print(ctypes.util.find_library("c"), "shutil" in sys.modules)
+print(ctypes.util.find_library.__module__)
+with libraries_at_hand():
+    print(ctypes.util.find_library.__module__)
+"""
+    assert in_a_fresh_python(script).split() == ["None", "False", "ctypes.util", "ctypes.util"]
+
+
 def test_modules_that_are_there_already_stay() -> None:
     script = """
 import importlib.metadata, ssl

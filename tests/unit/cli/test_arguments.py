@@ -186,6 +186,20 @@ def test_a_usage_error_is_one_line_on_standard_error_and_exit_code_2(
     assert written.err.count("\n") == 1
 
 
+@pytest.mark.parametrize("line", ["--help", "run --help"])
+def test_help_is_as_wide_as_the_terminal(
+    line: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    widths = []
+    for columns in ("70", "200"):
+        monkeypatch.setenv("COLUMNS", columns)
+        with pytest.raises(SystemExit):
+            parse(line.split())
+        widths.append(max(map(len, capsys.readouterr().out.splitlines())))
+    assert widths[0] <= 70
+    assert 100 < widths[1] <= 200
+
+
 @pytest.mark.parametrize("line", ["-h", "--help", "-help", "run -h", "run -help", "--use-cdi -h"])
 def test_help_is_printed_and_is_no_error(line: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
