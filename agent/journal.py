@@ -12,16 +12,15 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping
 
-import attrs
-
 from agent.log_events import LogEvent
 from agent.logs import plain
+from agent.records import frozen
 
 CAPACITY = 256
 """How many events are remembered: those of hours on a quiet node."""
 
 
-@attrs.frozen
+@frozen
 class Entry:
     """One event that happened."""
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from logging import DEBUG, ERROR, INFO, WARNING
 
-import attrs
+from agent.records import frozen
 
 
-@attrs.frozen
+@frozen
 class LogEvent:
     """One kind of line in the log stream."""
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import attrs
-
 from agent.config.schema import AllocationPolicy
 from agent.export.specs import CdiMode
 from agent.plugin.registration import RegistrationMode
+from agent.records import frozen
 from agent.roots import Roots
 
 
-@attrs.frozen
+@frozen
 class RunOptions:
     """Arguments of ``run``; the command line says what each one means."""
 

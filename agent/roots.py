@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import attrs
+from agent.records import frozen
 
 DEFAULT_KUBELET_DIR = "/var/lib/kubelet"
 
 
-@attrs.frozen
+@frozen
 class Roots:
     """All host paths, below one host root so that a laid-out tree can stand in for a machine."""
 

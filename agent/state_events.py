@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import attrs
-
 from agent.health.outlook import Change
 from agent.pools.records import Pools
+from agent.records import frozen
 
 
-@attrs.frozen
+@frozen
 class PoolsChanged:
     """Another assignment is in force."""
 
     pools: Pools
 
 
-@attrs.frozen
+@frozen
 class HealthChanged:
     """Devices of a resource came, went, or changed their health as told to kubelet."""
 

@@ -10,6 +10,7 @@ import attrs
 
 from agent.host.hardware import E810, VfHardware
 from agent.host.layout import HostBuilder
+from agent.records import frozen
 
 UPLINK = "0000:18:00.0"
 PORT_0 = "0000:3b:00.0"
@@ -19,7 +20,7 @@ DPDK_POOL = "example.com/dpdk_net"
 VFIO = VfHardware(device="1889", driver="vfio-pci", netdevs=False)
 
 
-@attrs.frozen
+@frozen
 class SampleNode:
     """A laid-out node in a temporary folder, and the files that its agent reads."""
 

@@ -10,12 +10,13 @@ import attrs
 from agent.config.json_faults import Text
 from agent.config.json_positions import Member, Node, Object
 from agent.config.schema import Problem, Severity
+from agent.records import define, frozen
 
 _SHORT = 40
 _LONG = 400
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class At:
     """A value with its place: what readers take and what problems are told about."""
 
@@ -51,7 +52,7 @@ class At:
         return tuple(At(node, self, i) for i, node in enumerate(self.node.value))
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Findings:
     """The problems of one pool, or of the file as a whole."""
 

@@ -6,7 +6,7 @@ import re
 from bisect import bisect_right
 from functools import cached_property
 
-import attrs
+from agent.records import frozen
 
 _NUMBER = "expected a number or a string"
 _FOREIGN_WORDS = {
@@ -37,7 +37,7 @@ class JsonSyntaxError(ValueError):
         self.start = start
 
 
-@attrs.frozen(slots=False, eq=False)
+@frozen(slots=False, eq=False)
 class Text:
     """The text of a file, with its lines.
 

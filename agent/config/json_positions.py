@@ -10,8 +10,6 @@ import re
 from json import JSONDecodeError, JSONDecoder
 from typing import Any
 
-import attrs
-
 from agent.config.json_faults import (
     JsonSyntaxError,
     bad_end,
@@ -22,6 +20,7 @@ from agent.config.json_faults import (
     bad_value,
     unexpected,
 )
+from agent.records import frozen
 
 MAX_DEPTH = 100
 """A configuration needs six levels."""
@@ -38,7 +37,7 @@ _EXACT_DIGITS = 18
 _STRINGS = JSONDecoder()
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Node:
     """A value and where it starts."""
 
@@ -48,7 +47,7 @@ class Node:
     """Offset in characters."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Member:
     """A key of an object, where it starts, and its value."""
 
@@ -57,7 +56,7 @@ class Member:
     node: Node
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Object:
     """An object with its members in file order, duplicate keys included."""
 

@@ -25,6 +25,7 @@ from agent.config.source import (
 )
 from agent.errors import ConfigError
 from agent.host.inotify import DirectoryWatch, EntryChanged, LookAgain, tell_unwatched
+from agent.records import frozen
 from agent.tasks import Retry, keep_running, together
 
 QUIET_S = 0.03
@@ -33,21 +34,21 @@ RETRY_S = 5.0
 """When a file that could not be read is tried again: no event tells that it can be."""
 
 
-@attrs.frozen
+@frozen
 class ConfigChanged:
     """Another configuration is in force."""
 
     config: Config
 
 
-@attrs.frozen
+@frozen
 class ConfigRejected:
     """The file cannot be used as it is; the last good configuration stays in force."""
 
     summary: str
 
 
-@attrs.frozen
+@frozen
 class ConfigStanding:
     """How the file stands, for readiness and status."""
 

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import attrs
-
 from agent.config.findings import At, plain, quoted
 from agent.config.json_positions import Member, Object
 from agent.model.address import parse_bdf
+from agent.records import frozen
 from agent.selectors import SELECTORS
 
 _DRIVERS = {"vfio": "vfio-pci", "uio": "igb_uio"}
 """Device types of the v2 layout that meant a driver; the third, netdevice, meant any other."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class V2Pool:
     """A pool of the v2 layout."""
 

@@ -22,12 +22,13 @@ from agent.config.names import env_names
 from agent.config.pool import PoolReading, read_pool
 from agent.config.pool_keys import RESOURCE_LIST
 from agent.config.schema import Config, Problem, Severity
+from agent.records import frozen
 
 MAX_PROBLEMS = 1000
 """How many problems are kept: a file with more is told of by its first ones."""
 
 
-@attrs.frozen
+@frozen
 class RefusedPool:
     """A pool that is not served because of its errors."""
 
@@ -37,7 +38,7 @@ class RefusedPool:
     """Its full name, if it could be read."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Loaded:
     """What came of a file."""
 

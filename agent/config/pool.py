@@ -28,6 +28,7 @@ from agent.config.selector_objects import everything, read_selector_object
 from agent.kinds import KINDS
 from agent.model.address import parse_bdf
 from agent.model.device import Kind
+from agent.records import define, frozen
 
 _KNOWN = KnownKeys(*POOL_KEYS, HARMLESS_KEY, "isRdma")
 _KIND_NAMES = {str(kind).lower(): kind for kind in KINDS}
@@ -35,7 +36,7 @@ _AUX_NAME = re.compile(r"[\w-]+\.[\w-]+\.[0-9]+", re.ASCII)
 _HEALTH = KnownKeys("link", "recoveryHoldSeconds")
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class PoolReading:
     """What came of one pool."""
 
@@ -74,7 +75,7 @@ def _plain_resource(at: At, default_prefix: str) -> str | None:
     return f"{prefix}/{name}" if isinstance(name, str) and isinstance(prefix, str) else None
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class _Pool:
     at: At
     entries: dict[str, At]

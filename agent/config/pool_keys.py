@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import attrs
+from agent.records import frozen
 
 RESOURCE_LIST = "resourceList"
 MAX_RECOVERY_HOLD_S = 3600.0
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class PoolKey:
     """One key beside ``resourceName``."""
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-import attrs
-
 from agent.config.pool_keys import POOL_KEYS
 from agent.kinds import KINDS
+from agent.records import frozen
 from agent.selectors import SELECTORS
 
 
-@attrs.frozen
+@frozen
 class Row:
     """One documented key."""
 

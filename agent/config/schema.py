@@ -8,6 +8,7 @@ from enum import StrEnum
 import attrs
 
 from agent.model.device import Kind
+from agent.records import frozen
 from agent.selectors.criteria import Criterion, SelectorSet
 
 __all__ = [
@@ -35,7 +36,7 @@ class AllocationPolicy(StrEnum):
     """Fewest NUMA nodes."""
 
 
-@attrs.frozen
+@frozen
 class HealthPolicy:
     """The ``health`` block of a pool."""
 
@@ -45,7 +46,7 @@ class HealthPolicy:
     """How long good news must hold before it is told (``recoveryHoldSeconds``)."""
 
 
-@attrs.frozen
+@frozen
 class PoolConfig:
     """One resource pool as configured, values normalised."""
 
@@ -68,7 +69,7 @@ class PoolConfig:
         return f"{self.prefix}/{self.name}"
 
 
-@attrs.frozen
+@frozen
 class Config:
     """A whole configuration in force: pools in file order, each resource once."""
 
@@ -86,7 +87,7 @@ class Severity(StrEnum):
     """Accepted; there is a better spelling."""
 
 
-@attrs.frozen
+@frozen
 class Problem:
     """One thing wrong with a configuration file, with where, what was found and what would do."""
 

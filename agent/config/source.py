@@ -13,7 +13,8 @@ from pathlib import Path
 
 import aiofiles
 import aiofiles.os
-import attrs
+
+from agent.records import frozen
 
 MAX_BYTES = 16 * 1024 * 1024
 """A ConfigMap holds at most 1 MiB (Kubernetes API)."""
@@ -44,7 +45,7 @@ class SourceState(StrEnum):
     """Something is there that cannot be read as a configuration file."""
 
 
-@attrs.frozen
+@frozen
 class SourceResult:
     """The bytes of the configuration, or why there are none."""
 

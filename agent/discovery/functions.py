@@ -15,12 +15,13 @@ from agent.host.rdma import RdmaHost
 from agent.host.switchdev import Eswitch, Port
 from agent.kinds import kind_of_class
 from agent.model.device import Device, Kind, Netdev, RdmaDevice, Role, VdpaDevice
+from agent.records import frozen
 
 _INTEL = "8086"
 _VF = Role.VF  # a member of an enumeration takes half as long to look up as a record to make
 
 
-@attrs.frozen
+@frozen
 class Host:
     """What one scan has open, and the facts that were read once for all functions."""
 
@@ -40,7 +41,7 @@ class Host:
     """Path of the program to ask for DDP profiles, where it is wanted and there."""
 
 
-@attrs.frozen
+@frozen
 class Pf:
     """A function that is no VF, with what its VFs and SFs need to know of it."""
 
@@ -55,21 +56,21 @@ class Pf:
     """Representors by port; filled when those of all PFs are known."""
 
 
-@attrs.frozen
+@frozen
 class VfOf:
     """A VF whose PF did not name it: it is to be read after the PFs."""
 
     pf_address: str
 
 
-@attrs.frozen
+@frozen
 class Skipped:
     """A function of a class that is not the agent's business."""
 
     pci_class: int
 
 
-@attrs.frozen
+@frozen
 class Unreadable:
     """A function without an attribute that every function has."""
 

@@ -19,6 +19,7 @@ from agent.host.auxiliary import AuxiliaryBus
 from agent.host.devlink import DevlinkFacts
 from agent.host.rdma import RdmaHost
 from agent.model.device import Device, VdpaDevice
+from agent.records import frozen
 
 Outcome = Pf | Device | Skipped
 """What reading one function came to: a PF, a VF, or none of ours."""
@@ -31,7 +32,7 @@ def _device_of(outcome: Outcome) -> Device | None:
     return outcome if isinstance(outcome, Device) else None
 
 
-@attrs.frozen
+@frozen
 class Tables:
     """What was read once for all functions, by owner."""
 
@@ -46,7 +47,7 @@ class Tables:
     devlink: DevlinkFacts = DevlinkFacts()
 
 
-@attrs.frozen(slots=False, eq=False)
+@frozen(slots=False, eq=False)
 class Sight:
     """What a snapshot is made of."""
 

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-import attrs
-
 from agent.discovery.functions import Host
 from agent.discovery.sight import Sight, Tables
 from agent.host import auxiliary, netdev, pci, rdma, sysfs, vdpa, vfio
 from agent.host.devlink import DevlinkFacts
+from agent.records import frozen
 
 
-@attrs.frozen
+@frozen
 class Folders:
     """What a scan has open."""
 
@@ -27,7 +26,7 @@ class Folders:
     class_net: int | None
 
 
-@attrs.frozen
+@frozen
 class Asked:
     """What was asked before the tables are read, since the answers may take firmware's time."""
 

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 import attrs
 
 from agent.health.records import HEALTHY, Health
+from agent.records import frozen
 
 
-@attrs.frozen
+@frozen
 class Recovering:
     """A device that looks healthy again but is still told as Unhealthy."""
 
@@ -18,7 +19,7 @@ class Recovering:
     """Loop time (s) at which the good news may be told."""
 
 
-@attrs.frozen
+@frozen
 class HoldState:
     """What was told last, per device, and what is recovering."""
 

@@ -14,9 +14,9 @@ from agent.health.records import HEALTHY, Health
 from agent.model.answers import Advertised, Offer
 from agent.model.device import Netdev
 from agent.model.link import LinkFact, Links
-from agent.model.record import record
 from agent.model.snapshot import Snapshot
 from agent.pools.records import Pool, Pools
+from agent.records import frozen, record
 
 
 @record
@@ -28,7 +28,7 @@ class Change:
     after: Health | None
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Grounds:
     """What a pool was judged by; while all of it stays as it was, so does the outcome."""
 
@@ -54,7 +54,7 @@ class Grounds:
         )
 
 
-@attrs.frozen(slots=False)
+@frozen(slots=False)
 class Outlook:
     """One pool's members with the health that kubelet is told."""
 

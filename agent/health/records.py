@@ -6,6 +6,8 @@ from enum import StrEnum
 
 import attrs
 
+from agent.records import frozen
+
 
 class Cause(StrEnum):
     """Why a device is Unhealthy; stable words for logs and metrics."""
@@ -19,7 +21,7 @@ class Cause(StrEnum):
     LINK_DISABLED = "link disabled"
 
 
-@attrs.frozen(cache_hash=True)
+@frozen(cache_hash=True)
 class Health:
     """One device's health; ``detail`` is a sentence for people."""
 

@@ -8,13 +8,14 @@ from collections.abc import Collection, Mapping
 import attrs
 
 from agent.host import sysfs
+from agent.records import frozen
 
 BUS = "bus/auxiliary/devices"
 SUB_FUNCTION = "sf"
 _NAME = re.compile(r"[\w-]+\.[\w.-]+\.\d+", re.ASCII)
 
 
-@attrs.frozen
+@frozen
 class AuxiliaryBus:
     """The devices of the bus by the function they belong to."""
 

@@ -16,6 +16,7 @@ import attrs
 
 from agent.host import netlink_wire as wire
 from agent.host import sysfs
+from agent.records import frozen
 
 DDP = "ddp"
 ENABLE_RDMA = "enable_rdma"
@@ -43,7 +44,7 @@ _CMODE_DRIVERINIT = 1
 _GENL_HEADER = struct.Struct("=BBH")  # command, version, reserved
 
 
-@attrs.frozen
+@frozen
 class DevlinkFacts:
     """What devlink says, by PCI address or auxiliary name; what was not asked for is empty.
 

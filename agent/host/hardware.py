@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import attrs
 
+from agent.records import frozen
+
 NETWORK = 0x020000
 INFINIBAND = 0x020700
 ACCELERATOR = 0x120000
 
 
-@attrs.frozen
+@frozen
 class VfHardware:
     """What the VFs of a PF look like when they are made; vendor and class are the PF's."""
 
@@ -26,7 +28,7 @@ class VfHardware:
         return attrs.evolve(self, driver="vfio-pci", netdevs=False)
 
 
-@attrs.frozen
+@frozen
 class Hardware:
     """One model of adapter with the driver that its functions are bound to."""
 

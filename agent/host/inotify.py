@@ -15,10 +15,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-import attrs
-
 from agent import logs
 from agent.lean import libraries_at_hand
+from agent.records import frozen
 from agent.remedies import with_remedy
 
 with libraries_at_hand():
@@ -38,7 +37,7 @@ _REMEDIES = {
 _WATCH_DIED = _SELF | Mask.IGNORED | Mask.UNMOUNT
 
 
-@attrs.frozen
+@frozen
 class EntryChanged:
     """Something happened to one name in a followed directory."""
 
@@ -47,7 +46,7 @@ class EntryChanged:
     """True: made, moved in or written. False: removed or moved away."""
 
 
-@attrs.frozen
+@frozen
 class LookAgain:
     """A followed directory came, went or was replaced, or events were lost: look at everything."""
 

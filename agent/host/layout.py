@@ -13,11 +13,10 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-import attrs
-
 from agent.host.hardware import ACC100, E810, VIRTIO_NET, Hardware, VfHardware
 from agent.model.address import bdf_order
 from agent.model.device import RdmaDevice
+from agent.records import frozen
 from agent.roots import Roots
 
 _IFF_UP = 0x1
@@ -28,7 +27,7 @@ _FIRST_VF_OFFSET = 8
 _VDPA_DRIVERS = {"vhost": "vhost_vdpa", "virtio": "virtio_vdpa", None: None}
 
 
-@attrs.frozen
+@frozen
 class Port:
     """A netdev's place in an eswitch in switchdev mode."""
 

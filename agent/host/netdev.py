@@ -13,6 +13,7 @@ import attrs
 from agent.host import sysfs
 from agent.host.switchdev import is_representor
 from agent.model.device import Netdev
+from agent.records import frozen
 
 CLASS = "class/net"
 _IFF_UP = 0x1
@@ -21,7 +22,7 @@ _VIRTIO = re.compile(r"virtio\d+")
 _LINK_TYPES = {1: "ether", 32: "infiniband"}  # ARPHRD_ETHER, ARPHRD_INFINIBAND
 
 
-@attrs.frozen
+@frozen
 class NetClass:
     """The class folder, and where its links say that netdevs lie."""
 

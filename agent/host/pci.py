@@ -12,6 +12,7 @@ import attrs
 from agent.errors import AgentError
 from agent.host import sysfs
 from agent.model.address import bus_order, parse_bdf, parse_hex_id
+from agent.records import frozen
 
 BUS = "bus/pci/devices"
 _ALL_NORMAL = re.compile(r"(?:[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]\n)*+")
@@ -28,7 +29,7 @@ class MissingAttributeError(AgentError):
         self.attribute = attribute
 
 
-@attrs.frozen
+@frozen
 class Identity:
     """What a function is and where it sits."""
 
@@ -40,7 +41,7 @@ class Identity:
     """None where the kernel does not know it."""
 
 
-@attrs.frozen
+@frozen
 class SriovFacts:
     """The SR-IOV capability of a PF."""
 

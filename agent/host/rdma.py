@@ -13,6 +13,7 @@ import attrs
 
 from agent.host import sysfs
 from agent.model.device import RdmaDevice
+from agent.records import frozen
 
 CLASS = "class/infiniband"
 _FOLDER = "infiniband"
@@ -28,7 +29,7 @@ _CLASS_OF = {kind: name for name, kinds in _CLASSES.items() for kind in kinds}
 _MODULE_OF_CLASS = {"class/infiniband_verbs": "ib_uverbs", "class/infiniband_mad": "ib_umad"}
 
 
-@attrs.frozen
+@frozen
 class RdmaHost:
     """What the host offers to RDMA devices as a whole."""
 

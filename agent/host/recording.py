@@ -19,6 +19,7 @@ import attrs
 
 from agent.host import devlink
 from agent.model.snapshot import Snapshot
+from agent.records import frozen
 from agent.roots import Roots
 
 _MAX_LINKS = 40  # as many as the kernel follows (path_resolution(7))
@@ -28,7 +29,7 @@ _SWITCH_ID = "phys_switch_id"
 _DEVICES = "sys/devices/"
 
 
-@attrs.frozen
+@frozen
 class Entry:
     """One entry of a recorded tree."""
 

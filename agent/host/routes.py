@@ -12,10 +12,9 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 
-import attrs
-
 from agent.host import netlink_wire as wire
 from agent.host import sysfs
+from agent.records import frozen
 
 _RTM_GETROUTE = 26
 _RTM_GETNEXTHOP = 106
@@ -39,7 +38,7 @@ _NO_INTERFACE = "*"  # how IPv4's table writes a black hole
 _ATTEMPTS = 5
 
 
-@attrs.frozen
+@frozen
 class Nexthop:
     """A nexthop object (``ip nexthop``): an interface, or a group of other objects."""
 

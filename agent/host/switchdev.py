@@ -11,9 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-import attrs
-
 from agent.model.device import Netdev
+from agent.records import frozen
 
 _UPLINK = re.compile(r"(?:l\d+)?p\d+(?:s\d+)?")
 _REPRESENTOR = re.compile(r"(c\d+)?pf(\d+)(?:(vf|sf)(\d+))?")
@@ -22,7 +21,7 @@ Port = tuple[str, int]
 """``vf`` or ``sf``, and its number."""
 
 
-@attrs.frozen
+@frozen
 class Representor:
     """A netdev that stands for a VF or SF of this host's own controller."""
 
@@ -32,7 +31,7 @@ class Representor:
     port: Port
 
 
-@attrs.frozen
+@frozen
 class Eswitch:
     """A PF's netdevs, told apart."""
 

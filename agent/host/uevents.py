@@ -12,7 +12,7 @@ import errno
 import socket
 from collections.abc import AsyncGenerator
 
-import attrs
+from agent.records import frozen
 
 _NETLINK_KOBJECT_UEVENT = 15  # uapi linux/netlink.h
 _KERNEL_GROUP = 1  # the kernel's own events, not udev's
@@ -22,12 +22,12 @@ _AT_ONCE = 64
 """Events that are taken from a full queue before others have their turn in the loop."""
 
 
-@attrs.frozen
+@frozen
 class Overrun:
     """Messages were lost (ENOBUFS): whatever they would have told must be read anew."""
 
 
-@attrs.frozen
+@frozen
 class Uevent:
     """A kernel object came, went or changed."""
 

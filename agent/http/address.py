@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import attrs
-
 from agent.errors import UsageError
+from agent.records import frozen
 
 _HIGHEST_PORT = 65535
 
 
-@attrs.frozen
+@frozen
 class Address:
     """Where to listen."""
 

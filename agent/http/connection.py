@@ -13,6 +13,7 @@ import attrs
 import h11
 
 from agent.http.messages import Answer, Request, Stream, plain
+from agent.records import frozen
 
 Serve = Callable[[Request], Awaitable[Answer | Stream]]
 _METHODS = frozenset({b"GET", b"HEAD"})
@@ -33,7 +34,7 @@ _HEADERS = (
 )
 
 
-@attrs.frozen
+@frozen
 class Limits:
     """What clients may take of the agent."""
 

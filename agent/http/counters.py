@@ -16,6 +16,7 @@ from agent.bus import Bus
 from agent.log_events import LogEvent
 from agent.model.events import DevicesAllocated, HostHint, LinksChanged, SnapshotTaken
 from agent.model.plugin_events import ListMade, ListPushed, Registered, RegistrationFailed
+from agent.records import define
 from agent.state_events import HealthChanged
 
 PUSH_BOUNDS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
@@ -46,7 +47,7 @@ class Histogram:
         return tuple(found)
 
 
-@attrs.define
+@define
 class Counters:
     """What happened since the start."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-import attrs
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -25,6 +24,7 @@ from agent.http.messages import Answer
 from agent.http.traffic import traffic_families
 from agent.model.device import Role
 from agent.model.traffic import Traffic
+from agent.records import frozen
 from agent.standing.legible import legible
 from agent.standing.readiness import readiness
 from agent.standing.state import AgentState
@@ -41,7 +41,7 @@ def exposition(state: AgentState, counters: Counters, traffic: Traffic | None = 
     return Answer(generate_latest(registry), CONTENT_TYPE_PLAIN_0_0_4)
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class _Moment:
     """The one thing that a registry asks of a collector."""
 

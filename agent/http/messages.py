@@ -6,11 +6,13 @@ from collections.abc import AsyncGenerator, Mapping
 
 import attrs
 
+from agent.records import frozen
+
 TEXT = "text/plain; charset=utf-8"
 JSON = "application/json"
 
 
-@attrs.frozen
+@frozen
 class Request:
     """What a client asked for; only reading is possible."""
 
@@ -21,7 +23,7 @@ class Request:
     """By lower-case name."""
 
 
-@attrs.frozen
+@frozen
 class Answer:
     """A whole answer."""
 
@@ -31,7 +33,7 @@ class Answer:
     headers: tuple[tuple[str, str], ...] = ()
 
 
-@attrs.frozen
+@frozen
 class Stream:
     """An answer without end, until either side closes."""
 

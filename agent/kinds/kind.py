@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import attrs
-
 from agent.model.device import Kind
+from agent.records import frozen
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class KindFacts:
     """Everything that differs between device types outside their selectors."""
 

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import attrs
+from agent.records import frozen
 
 
-@attrs.frozen
+@frozen
 class KubeletSocketAppeared:
     """kubelet.sock was made; kubelet may not listen on it yet."""
 
 
-@attrs.frozen
+@frozen
 class KubeletSocketVanished:
     """kubelet.sock was removed."""
 
 
-@attrs.frozen
+@frozen
 class PluginSocketChanged:
     """A socket file came to, or left, one of kubelet's folders; or another file took its name."""
 
     path: Path
 
 
-@attrs.frozen
+@frozen
 class PluginFoldersChanged:
     """A folder of kubelet's came or went, or events were lost: anything may have changed."""

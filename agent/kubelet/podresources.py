@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack
 from types import MappingProxyType
 
-import attrs
 from grpclib.client import Channel, UnaryUnaryMethod
 
 from agent import logs
@@ -19,6 +18,7 @@ from agent.errors import KubeletUnavailableError
 from agent.kubelet.hints import KubeletSocketAppeared
 from agent.kubelet.wire import ask
 from agent.model.events import DevicesAllocated
+from agent.records import frozen
 from agent.roots import Roots
 from agent.rpc import v1
 
@@ -33,7 +33,7 @@ SLOW_S = 30.0
 """Between two questions while a device is held, which tell of devices freed."""
 
 
-@attrs.frozen
+@frozen
 class Holding:
     """What one container holds of one resource."""
 
@@ -44,7 +44,7 @@ class Holding:
     device_ids: tuple[str, ...]
 
 
-@attrs.frozen
+@frozen
 class Holdings:
     """All of kubelet's word about the resources asked for, sorted."""
 
@@ -60,7 +60,7 @@ class Holdings:
         return frozenset(i for h in self.holdings if h.resource == resource for i in h.device_ids)
 
 
-@attrs.frozen
+@frozen
 class HoldingsRead:
     """Kubelet told who holds what; not necessarily anything new."""
 

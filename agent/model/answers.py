@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-import attrs
-
-from agent.model.record import record
+from agent.records import frozen, record
 
 
 @record
@@ -19,7 +17,7 @@ class Advertised:
     """None = no topology is sent."""
 
 
-@attrs.frozen
+@frozen
 class Offer:
     """A resource and the full list to advertise for it, in stable order."""
 
@@ -29,7 +27,7 @@ class Offer:
     """Whether kubelet is told to call GetPreferredAllocation."""
 
 
-@attrs.frozen
+@frozen
 class Mount:
     """A bind mount for a container."""
 
@@ -38,7 +36,7 @@ class Mount:
     read_only: bool = False
 
 
-@attrs.frozen
+@frozen
 class DeviceNode:
     """A device node for a container; permissions ``rw`` (contract of the Go plugin)."""
 
@@ -47,7 +45,7 @@ class DeviceNode:
     permissions: str = "rw"
 
 
-@attrs.frozen
+@frozen
 class Allocation:
     """The answer to one container's request, everything sorted or in stable order."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from agent.model.record import record
+from agent.records import record
 
 
 class Kind(StrEnum):

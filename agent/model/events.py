@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import attrs
-
 from agent.model.link import Links
 from agent.model.snapshot import Snapshot
+from agent.records import frozen
 
 
-@attrs.frozen
+@frozen
 class HostHint:
     """Something on the host may have changed: worth a scan."""
 
@@ -19,7 +18,7 @@ class HostHint:
     anyway; None = anything may have changed."""
 
 
-@attrs.frozen
+@frozen
 class SnapshotTaken:
     """A scan is done."""
 
@@ -28,21 +27,21 @@ class SnapshotTaken:
     """Whether the host has been quiet for a while: only then is good news told."""
 
 
-@attrs.frozen
+@frozen
 class LinksChanged:
     """Netlink told something new of an interface."""
 
     links: Links
 
 
-@attrs.frozen
+@frozen
 class ScanStalled:
     """A scan takes unreasonably long; ``seconds`` so far. Told again when it is done, as 0."""
 
     seconds: float
 
 
-@attrs.frozen
+@frozen
 class DevicesAllocated:
     """Kubelet was given devices for a container of a pod that is being started."""
 

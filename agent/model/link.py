@@ -8,6 +8,7 @@ from enum import StrEnum
 import attrs
 
 from agent.model.device import Netdev
+from agent.records import frozen
 
 
 class VfLinkPolicy(StrEnum):
@@ -21,7 +22,7 @@ class VfLinkPolicy(StrEnum):
     """The VF has no link."""
 
 
-@attrs.frozen
+@frozen
 class LinkFact:
     """Netlink's newest word about an interface."""
 
@@ -40,7 +41,7 @@ class LinkFact:
     """VF index -> policy; None where the message did not tell, as in every event."""
 
 
-@attrs.frozen
+@frozen
 class Links:
     """What netlink said of interfaces since the start, by ifindex."""
 

@@ -5,10 +5,10 @@ Made by the fleet; read by readiness, metrics, the journal and ``status``.
 
 from __future__ import annotations
 
-import attrs
+from agent.records import frozen
 
 
-@attrs.frozen
+@frozen
 class Registered:
     """Kubelet accepted a resource."""
 
@@ -20,7 +20,7 @@ class Registered:
     """File name of the socket that kubelet talks to."""
 
 
-@attrs.frozen
+@frozen
 class RegistrationFailed:
     """An attempt to be registered went wrong; another one follows."""
 
@@ -30,7 +30,7 @@ class RegistrationFailed:
     """How many attempts failed in a row, this one included."""
 
 
-@attrs.frozen
+@frozen
 class StreamOpened:
     """Kubelet follows the list of a resource; a newer stream takes the place of an older one."""
 
@@ -38,7 +38,7 @@ class StreamOpened:
     generation: int
 
 
-@attrs.frozen
+@frozen
 class StreamLost:
     """Nobody follows the list of a resource any more, though it was not asked to end."""
 
@@ -46,14 +46,14 @@ class StreamLost:
     generation: int
 
 
-@attrs.frozen
+@frozen
 class ListMade:
     """The list of a resource is another one than before; it goes to kubelet next."""
 
     resource: str
 
 
-@attrs.frozen
+@frozen
 class ListPushed:
     """A full list went out to kubelet."""
 
@@ -64,7 +64,7 @@ class ListPushed:
     """Number of the list; lists that were overtaken by a newer one are never sent."""
 
 
-@attrs.frozen
+@frozen
 class PoolServerState:
     """How one resource stands with kubelet."""
 

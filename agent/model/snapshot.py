@@ -8,9 +8,10 @@ from functools import cached_property
 import attrs
 
 from agent.model.device import Device, Netdev, Role
+from agent.records import frozen
 
 
-@attrs.frozen(slots=False)
+@frozen(slots=False)
 class Snapshot:
     """Everything that one scan saw, sorted; two scans of one host differ in generation only.
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import attrs
+from agent.records import frozen
 
 
-@attrs.frozen
+@frozen
 class VfTraffic:
     """Counters of one VF since it was made, seen from the VF (uapi linux/if_link.h)."""
 

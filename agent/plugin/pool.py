@@ -10,8 +10,6 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
-import attrs
-
 from agent import logs
 from agent.bus import Bus
 from agent.errors import KubeletUnavailableError
@@ -37,6 +35,7 @@ from agent.plugin.server import PoolServer
 from agent.plugin.service import DevicePluginService, RegistrationService
 from agent.plugin.signal import Signal
 from agent.plugin.sockets import Identity, find_foreign, identify, socket_path, socket_token
+from agent.records import define, frozen
 from agent.roots import Roots
 from agent.tasks import Retry
 
@@ -48,7 +47,7 @@ FAREWELL_LIMIT_S = 0.25
 """For kubelet to take the empty list of a resource that is no more."""
 
 
-@attrs.frozen
+@frozen
 class Limits:
     """How long kubelet may take (s) before the attempt counts as failed."""
 
@@ -61,7 +60,7 @@ class Limits:
     """From GetInfo to NotifyRegistrationStatus; kubelet's own limits add up to less."""
 
 
-@attrs.frozen
+@frozen
 class Surroundings:
     """What all pools of a fleet share."""
 
@@ -74,7 +73,7 @@ class Surroundings:
     limits: Limits
 
 
-@attrs.define
+@define
 class _Generation:
     """What happened to one server since it was made."""
 

@@ -15,9 +15,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-import attrs
-
 from agent.errors import KubeletUnavailableError, SocketPathTooLongError
+from agent.records import frozen
 
 MAX_PATH_BYTES = 107
 """sun_path has 108 bytes, the last one zero (unix(7))."""
@@ -28,7 +27,7 @@ _TURNS_TO_LET_IN = 2
 """Turns of the loop from an accepted peer to its protocol, and one to spare."""
 
 
-@attrs.frozen
+@frozen
 class Identity:
     """Which file a path leads to; a file made anew under the same path differs."""
 
@@ -84,7 +83,7 @@ def require_room(folder: Path) -> None:
         raise SocketPathTooLongError(str(folder / f"{digest}.{token}.sock"), MAX_PATH_BYTES)
 
 
-@attrs.frozen
+@frozen
 class BoundSocket:
     """A listening socket and the file that leads to it."""
 

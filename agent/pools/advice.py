@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 
-import attrs
-
 from agent.config.schema import Criterion, PoolConfig
 from agent.model.device import Device, Kind, Role
 from agent.pools.records import Pool, Pools
+from agent.records import frozen
 from agent.selectors import SELECTORS
 from agent.selectors.census import census, present, some
 from agent.selectors.drivers import remedy
@@ -27,7 +26,7 @@ _MAKE_SFS = "make them with `devlink port add pci/ADDRESS flavour pcisf pfnum N 
 _SHOWN_IDS = 3
 
 
-@attrs.frozen
+@frozen
 class Advice:
     """What to tell people about a pool."""
 

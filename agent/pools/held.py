@@ -8,9 +8,10 @@ import attrs
 
 from agent.model.address import parse_bdf
 from agent.model.device import Device, Kind, Role
+from agent.records import frozen
 
 
-@attrs.frozen
+@frozen
 class Holder:
     """Who holds a device; pod and namespace are None between Allocate and kubelet's word."""
 
@@ -25,7 +26,7 @@ class Holder:
         return f"pod {self.namespace}/{self.pod}"
 
 
-@attrs.frozen
+@frozen
 class Held:
     """Devices in the hands of pods, by device id."""
 

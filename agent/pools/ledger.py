@@ -8,13 +8,14 @@ import attrs
 
 from agent.model.device import Device
 from agent.pools.held import Held, Holder
+from agent.records import frozen
 
 CONFIRM_WITHIN_S = 10.0
 """Kubelet lists a device as soon as Allocate has returned; one that it does not list in a reply
 that was asked for this much later was not given to a pod after all."""
 
 
-@attrs.frozen
+@frozen
 class Pending:
     """A device that was answered for, and that kubelet has not told of yet."""
 
@@ -23,7 +24,7 @@ class Pending:
     """Loop time (s) of the answer."""
 
 
-@attrs.frozen
+@frozen
 class Ledger:
     """Every device in the hands of a pod, as far as is known; a value, pure transitions."""
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-import attrs
-
 from agent.config.schema import PoolConfig
 from agent.model.device import Device
 from agent.pools.records import Pools
+from agent.records import frozen
 from agent.selectors import Verdict, judge
 
 
@@ -24,7 +23,7 @@ class Refusal(StrEnum):
     UNSETTLED = "unsettled"
 
 
-@attrs.frozen
+@frozen
 class Reason:
     """Why a device is in its pool, or in none."""
 
@@ -37,7 +36,7 @@ class Reason:
     """One sentence for people."""
 
 
-@attrs.frozen
+@frozen
 class ObjectVerdict:
     """How one selector object of a pool judges a device."""
 
@@ -47,7 +46,7 @@ class ObjectVerdict:
     text: str
 
 
-@attrs.frozen
+@frozen
 class PoolVerdict:
     """How one pool judges a device, selector object by selector object."""
 

@@ -9,12 +9,12 @@ import attrs
 
 from agent.config.schema import Config, PoolConfig, SelectorSet
 from agent.model.device import Device
-from agent.model.record import record
 from agent.model.snapshot import Snapshot
 from agent.pools.held import Held
+from agent.records import frozen, record
 
 
-@attrs.frozen
+@frozen
 class FunnelStep:
     """How many functions were left after one selector of one selector object."""
 
@@ -38,7 +38,7 @@ class Member:
     """False = allocated to a pod but gone from the host; kept so that it is told as Unhealthy."""
 
 
-@attrs.frozen(slots=False)
+@frozen(slots=False)
 class Pool:
     """A pool's members in their stable order (PF, then index, then id)."""
 
@@ -59,7 +59,7 @@ class Pool:
         return {m.device.id: m for m in self.members}
 
 
-@attrs.frozen
+@frozen
 class Overlap:
     """Devices that a later pool also wanted; the earlier pool has them."""
 
@@ -68,7 +68,7 @@ class Overlap:
     device_ids: tuple[str, ...]
 
 
-@attrs.frozen(slots=False)
+@frozen(slots=False)
 class Pools:
     """The outcome of assigning one snapshot to one configuration."""
 

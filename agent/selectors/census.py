@@ -9,16 +9,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 
-import attrs
-
 from agent.model.device import Device, Kind, Role
 from agent.model.snapshot import Snapshot
+from agent.records import frozen
 
 _SHOWN = 8
 """How many present values a sentence lists."""
 
 
-@attrs.frozen(slots=False, eq=False)
+@frozen(slots=False, eq=False)
 class Census:
     """The devices of one kind in one snapshot, and counts of their facts.
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import attrs
+from agent.records import frozen
 
 
-@attrs.frozen
+@frozen
 class Criterion:
     """One selector of a selector object, with its normalised wanted value."""
 
@@ -17,7 +17,7 @@ class Criterion:
     """What the selector's own parse and combine made of the configured values; hashable."""
 
 
-@attrs.frozen
+@frozen
 class SelectorSet:
     """One selector object: every criterion must hold (AND); none = everything of the kind."""
 
@@ -31,7 +31,7 @@ class SelectorSet:
     """``vhost`` or ``virtio``."""
 
 
-@attrs.frozen
+@frozen
 class Verdict:
     """How one selector judges one device, in words for people."""
 

@@ -11,12 +11,14 @@ from fnmatch import fnmatchcase
 
 import attrs
 
+from agent.records import frozen
+
 Span = tuple[int, int]
 _MAX_DIGITS = 10
 """``sfnum`` is an unsigned 32-bit number, a VF index 16 bits."""
 
 
-@attrs.frozen
+@frozen
 class FunctionRange:
     """Functions of one PF, or of every PF whose name fits a pattern."""
 
@@ -43,7 +45,7 @@ class FunctionRange:
         return f"{self.name}#{spans_text(self.spans)}"
 
 
-@attrs.frozen
+@frozen
 class FunctionRanges:
     """All entries of one selector, one for each PF, sorted by name."""
 

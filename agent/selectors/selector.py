@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Any
 
-import attrs
-
 from agent.model.device import Device, Kind
 from agent.model.snapshot import Snapshot
+from agent.records import frozen
 from agent.selectors.census import Census
 
 NET = Kind.NET_DEVICE
@@ -41,7 +40,7 @@ def _no_hints(_wanted: object, _census: Census) -> tuple[str, ...]:
     return ()
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Selector:
     """One selector, in one place."""
 

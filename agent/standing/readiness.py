@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import attrs
-
+from agent.records import frozen
 from agent.standing.state import AgentState
 
 
-@attrs.frozen
+@frozen
 class Readiness:
     """Ready or not, with sentences for people."""
 

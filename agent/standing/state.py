@@ -13,9 +13,10 @@ from agent.health.records import Health
 from agent.model.link import Links
 from agent.model.plugin_events import PoolServerState
 from agent.pools.records import Pools
+from agent.records import frozen
 
 
-@attrs.frozen
+@frozen
 class ScanStanding:
     """How the scans of the host go."""
 
@@ -26,7 +27,7 @@ class ScanStanding:
     """How long the one under way has been hanging; 0 = none hangs."""
 
 
-@attrs.frozen(slots=False)
+@frozen(slots=False)
 class AgentState:
     """One moment of the agent; parts that are not there yet have their empty values.
 
