@@ -152,11 +152,12 @@ def rescans(vfs: int, shape: str) -> list[Figure]:
 def stalls(host: HostBuilder, vfs: int) -> list[Figure]:
     """The loop's longest wait during a first scan, and one that finds everything as it was.
 
-    The least of some rounds: what the process does to its own loop comes back in each. During the
-    first scan the agent serves nobody yet; after it, the agent freezes what is there.
+    The least of some rounds: what the process does to its own loop comes back in each. The agent
+    freezes what is there before each of the two.
     """
     later = Scanner(host.roots)
     later.scan()
+    gc.freeze()
     scanners: dict[str, Callable[[], Scanner]] = {
         "first scan": lambda: Scanner(host.roots),
         "later scan": lambda: later,
@@ -164,9 +165,6 @@ def stalls(host: HostBuilder, vfs: int) -> list[Figure]:
     figures = []
     for name, scanner in scanners.items():
         worst, floor = [], []
-        is_later = name == "later scan"
-        if is_later:
-            gc.freeze()
         for _ in range(_STALL_ROUNDS):
             run, began = scanner().scan, time.perf_counter()
             worst.append(stall.longest_s(partial(in_daemon_thread, run)))
@@ -179,8 +177,8 @@ def stalls(host: HostBuilder, vfs: int) -> list[Figure]:
                 "ms",
                 min(floor) * 1e3,
                 "beside a thread that sleeps",
-                f"at most {_MOST_STALL_MS:.0f} ms" if is_later else "",
-                min(worst) * 1e3 <= _MOST_STALL_MS if is_later else None,
+                f"at most {_MOST_STALL_MS:.0f} ms",
+                min(worst) * 1e3 <= _MOST_STALL_MS,
             )
         )
     gc.unfreeze()
