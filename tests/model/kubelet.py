@@ -296,4 +296,5 @@ class Kubelet:
             reply = await self.clients[resource].stub.allocate(message, timeout=DIAL_S)
         except LOST:
             return None
+        self.pods.answered.add(device)
         return reply.container_responses[0]

@@ -23,6 +23,8 @@ class Pods:
     """The pods that run, by name, each with one claim."""
 
     claims: dict[str, Claim] = attrs.Factory(dict)
+    answered: set[str] = attrs.Factory(set)
+    """Devices that the agent has answered for, and may not know yet what became of them."""
     _started: int = 0
 
     @property

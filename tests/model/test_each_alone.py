@@ -166,6 +166,18 @@ def test_a_device_that_goes_right_after_it_was_given_is_told_as_gone() -> None:
             found.settle()
 
 
+def test_what_was_answered_for_keeps_its_cdi_entry_until_kubelet_tells_of_no_pod() -> None:
+    """Though its pool has gone from the configuration."""
+    with life() as found:
+        truth.check_answers(found.node)
+        named = truth.named_by_cdi(found.node)
+        assert named
+        found.an_edit_is_in_force_soon(acts.NO_POOLS, in_a_new_folder=False)
+        assert truth.named_by_cdi(found.node) == named
+        found.settle()
+        assert truth.named_by_cdi(found.node) == set()
+
+
 def test_a_device_that_has_just_gone_is_given_to_nobody() -> None:
     """Before kubelet can have been told."""
     with life() as found:

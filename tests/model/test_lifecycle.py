@@ -181,6 +181,7 @@ class Lifecycle(RuleBasedStateMachine):
             node.kubelet_starts()
         is_watched = node.roots.plugins_registry.is_dir()
         node.wait(SETTLE_WATCHED_S if is_watched else SETTLE_S)
+        node.pods.answered.clear()
         truth.check_all(node)
         node.end_ghosts()
         node.wait(1.0)

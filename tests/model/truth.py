@@ -152,14 +152,22 @@ def check_cdi(node: Node) -> None:
         for m in p.members
         if m.present and has_cdi_entry(m, rdma_cm=rdma_cm)
     }
-    found: list[tuple[str, str]] = []
-    for path in node.roots.cdi.glob("*"):
-        spec = json.loads(path.read_bytes())
-        found += [(spec["kind"], device["name"]) for device in spec["devices"]]
+    found = _cdi_entries(node)
     assert len(found) == len(set(found))
     assert wanted <= set(found)
-    held = node.pods.held
-    assert {device for _, device in set(found) - wanted} <= held.keys()
+    needed = node.pods.held.keys() | node.pods.answered
+    assert {device for _, device in set(found) - wanted} <= needed
+
+
+def named_by_cdi(node: Node) -> set[str]:
+    """The devices that any spec names."""
+    return {device for _, device in _cdi_entries(node)}
+
+
+def _cdi_entries(node: Node) -> list[tuple[str, str]]:
+    """Kind and name of each device of all specs."""
+    specs = [json.loads(path.read_bytes()) for path in node.roots.cdi.glob("*")]
+    return [(spec["kind"], device["name"]) for spec in specs for device in spec["devices"]]
 
 
 def check_nothing_is_left_over(node: Node) -> None:
