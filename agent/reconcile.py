@@ -104,7 +104,10 @@ class Reconciler:
     def allocated(self, event: DevicesAllocated) -> None:
         """Devices were handed out."""
         now = asyncio.get_running_loop().time()
-        ledger = self.ledger.allocated(event.resource, event.device_ids, now)
+        pool = self.pools.by_resource.get(event.resource)
+        members = pool.by_id if pool else {}
+        chosen = {i: members[i].selectors for i in event.device_ids if i in members}
+        ledger = self.ledger.allocated(event.resource, event.device_ids, now, chosen)
         self.ledger = ledger.remembering(self.snapshot.devices)
         self._dirty.set()
 

@@ -120,19 +120,32 @@ class _Assignment:
             device = self.snapshot.by_id.get(device_id)
             present = device is not None and device.kind is config.kind and not device.has_vfs
             fact = device if present and device else self.held.fact_of(device_id, config.kind)
-            number = self.best_object(config, fact)
+            number = self.object_of(config, fact)
             yield Member(fact, config.selectors[number], number, present=present)
 
-    def best_object(self, config: PoolConfig, device: Device) -> int:
-        """The selector object that most of a held device's visible facts speak for."""
-        scores = [
-            sum(
-                1 if SELECTORS[c.key].matches(device, c.wanted, self.snapshot) else -1
-                for c in selectors.criteria
-            )
-            for selectors in config.selectors
-        ]
+    def object_of(self, config: PoolConfig, device: Device) -> int:
+        """The selector object that chose a held device: what a pod was promised stays so.
+
+        Where nobody remembers, the first that it matches; then the first that nothing visible
+        speaks against; at last the one that most of its facts speak for.
+        """
+        chosen = self.held.chosen.get(device.id)
+        if chosen in config.selectors:
+            return config.selectors.index(chosen)
+        verdicts = [[self.verdict(c, device) for c in s.criteria] for s in config.selectors]
+        for speaks_for in (lambda v: v is True, lambda v: v is not False):
+            for number, found in enumerate(verdicts):
+                if all(map(speaks_for, found)):
+                    return number
+        scores = [sum(1 if v is True else -1 for v in found) for found in verdicts]
         return scores.index(max(scores))
+
+    def verdict(self, criterion: Criterion, device: Device) -> bool | None:
+        """Whether a device satisfies a criterion; None where that cannot be seen."""
+        selector = SELECTORS[criterion.key]
+        if selector.matches(device, criterion.wanted, self.snapshot):
+            return True
+        return False if selector.shows(device) else None
 
 
 def _wanted(criterion: Criterion) -> str:

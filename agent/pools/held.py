@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import attrs
 
+from agent.config.schema import SelectorSet
 from agent.model.address import parse_bdf
 from agent.model.device import Device, Kind, Role
 from agent.records import frozen
@@ -33,6 +34,8 @@ class Held:
     holders: Mapping[str, Holder] = attrs.field(factory=dict)
     remembered: Mapping[str, Device] = attrs.field(factory=dict)
     """The last known facts of held devices, for those that vanish from the host."""
+    chosen: Mapping[str, SelectorSet] = attrs.field(factory=dict)
+    """The selector object that brought a held device to its pool, where that is known."""
     complete: bool = False
     """Whether kubelet has told since the start: until then a device may be held unknown to us."""
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 
+from agent.config.schema import SelectorSet
 from agent.model.device import Device
 from agent.pools.held import Held, Holder
 from agent.records import frozen
@@ -33,6 +34,8 @@ class Ledger:
     pending: Mapping[str, Pending] = attrs.field(factory=dict)
     remembered: Mapping[str, Device] = attrs.field(factory=dict)
     """The last known facts of held devices."""
+    chosen: Mapping[str, SelectorSet] = attrs.field(factory=dict)
+    """The selector objects that chose the devices of our own answers, while pods hold them."""
     complete: bool = False
     """Whether kubelet has told anything since the start."""
 
@@ -40,12 +43,21 @@ class Ledger:
     def held(self) -> Held:
         """What assigning needs to know."""
         answered = {i: Holder(p.resource) for i, p in self.pending.items()}
-        return Held({**answered, **self.told}, self.remembered, self.complete)
+        holders = {**answered, **self.told}
+        return Held(holders, self.remembered, self.chosen, self.complete)
 
-    def allocated(self, resource: str, device_ids: Iterable[str], now: float) -> Ledger:
-        """The same after an answer to Allocate at ``now``."""
+    def allocated(
+        self,
+        resource: str,
+        device_ids: Iterable[str],
+        now: float,
+        chosen: Mapping[str, SelectorSet] | None = None,
+    ) -> Ledger:
+        """The same after an answer to Allocate at ``now``; ``chosen`` tells what chose a device."""
         fresh = {i: Pending(resource, now) for i in device_ids}
-        return attrs.evolve(self, pending={**self.pending, **fresh})
+        return attrs.evolve(
+            self, pending={**self.pending, **fresh}, chosen={**self.chosen, **(chosen or {})}
+        )
 
     def confirmed(self, told: Mapping[str, Holder], asked_at: float) -> Ledger:
         """The same after kubelet's whole word, asked for at ``asked_at`` (loop time, s)."""
@@ -54,8 +66,10 @@ class Ledger:
             for i, p in self.pending.items()
             if i not in told and asked_at - p.since < CONFIRM_WITHIN_S
         }
-        kept = {i: d for i, d in self.remembered.items() if i in told or i in pending}
-        return Ledger(told, pending, kept, complete=True)
+        held = told.keys() | pending.keys()
+        kept = {i: d for i, d in self.remembered.items() if i in held}
+        chosen = {i: s for i, s in self.chosen.items() if i in held}
+        return Ledger(told, pending, kept, chosen, complete=True)
 
     def remembering(self, devices: Iterable[Device]) -> Ledger:
         """The same with the facts of those ``devices`` that are held."""

@@ -64,5 +64,6 @@ LINK_TYPES = Selector(
     parse=parse_link_type,
     matches=matches_link_type,
     actual=_actual,
+    shows=lambda device: bool(device.netdevs),
     hints=_hints,
 )

@@ -58,6 +58,7 @@ PKEYS = Selector(
     actual=lambda device, _snapshot: (
         "no P_Key" if device.pkey is None else f"P_Key 0x{device.pkey:04x}"
     ),
+    shows=lambda device: device.pkey is not None,
     render=lambda wanted: ", ".join(_spelled(wanted)),
     spell=_spelled,
     hints=_hints,

@@ -45,6 +45,7 @@ IS_RDMA = Selector(
     shape=Shape.BOOL,
     matches=matches_rdma,
     actual=_actual,
+    shows=lambda device: bool(device.rdma),
     render=lambda wanted: "true" if wanted else "false",
     spell=bool,
     hints=_hints,

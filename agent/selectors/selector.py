@@ -36,6 +36,10 @@ def listed(wanted: Iterable[str]) -> str:
     return ", ".join(sorted(wanted))
 
 
+def _always(_device: Device) -> bool:
+    return True
+
+
 def _no_hints(_wanted: object, _census: Census) -> tuple[str, ...]:
     return ()
 
@@ -58,6 +62,8 @@ class Selector:
     """Whether a device satisfies what :attr:`combine` made."""
     actual: Callable[[Device, Snapshot], str]
     """The fact that was looked at, in words for people."""
+    shows: Callable[[Device], bool] = _always
+    """Whether the fact can be seen here: some go with a device into a pod's network namespace."""
     shape: Shape = Shape.LIST
     parse: Callable[[str], Any] = text
     """One configured string in its normal form; raises ValueError naming the value."""

@@ -269,6 +269,16 @@ async def test_an_allocation_counts_as_held_from_the_answer_on() -> None:
         assert at.lists()[-1][1] == ((second.id, True),)
 
 
+async def test_what_chose_a_device_is_remembered_from_the_answer_on() -> None:
+    parent, first, second = family(2)
+    async with node(parent, first, second) as at:
+        member = at.reconciler.pools.by_resource[VF].by_id[first.id]
+        at.bus.publish(DevicesAllocated(VF, (first.id,)))
+        at.bus.publish(DevicesAllocated("intel.com/other", (second.id,)))
+        await asyncio.sleep(1.0)
+        assert at.reconciler.pools.held.chosen == {first.id: member.selectors}
+
+
 async def test_holders_that_are_told_again_cause_no_pass() -> None:
     async with node(*family(2)) as at:
         for _ in range(10):

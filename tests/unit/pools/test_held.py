@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import attrs
+import pytest
 
 from agent.model.device import Kind, Netdev, RdmaDevice, Role
 from agent.pools.assign import assign
@@ -22,6 +23,7 @@ VFS = tuple(
 )
 HIDDEN = attrs.evolve(VFS[1], netdevs=(), rdma=())
 POD = Holder("intel.com/vf", "pod", "default", "main")
+Objects = tuple[dict[str, object], ...]
 
 
 def test_a_held_device_keeps_its_place_though_its_facts_are_hidden_in_the_pod() -> None:
@@ -97,6 +99,56 @@ def test_a_held_device_has_the_selector_object_that_most_facts_speak_for() -> No
         HIDDEN.id: 0,
         last.id: 1,
     }
+
+
+WIDE_FIRST: Objects = (
+    {"drivers": ["iavf"]},
+    {"vendors": ["8086"], "devices": ["1889"], "pfNames": ["pf0"], "drivers": ["vfio-pci"]},
+)
+RDMA_FIRST: Objects = (
+    {"vendors": ["8086"], "isRdma": True},
+    {"vendors": ["8086"], "drivers": ["iavf"], "linkTypes": ["ether"]},
+)
+
+
+@pytest.mark.parametrize("objects", [WIDE_FIRST, RDMA_FIRST])
+@pytest.mark.parametrize("is_remembered", [True, False])
+def test_a_device_keeps_its_selector_object_when_a_pod_gets_it(
+    objects: Objects, *, is_remembered: bool
+) -> None:
+    node, file = host(PF0, *VFS), pool("vf", *objects)
+    (before,) = assigned(node, file).pools
+    chosen = {i: m.selectors for i, m in before.by_id.items()} if is_remembered else {}
+    ledger = Ledger().allocated("intel.com/vf", before.by_id, 1.0, chosen)
+    (after,) = assign(node, config(file), ledger.held).pools
+    assert after.members == before.members
+    assert {m.selector_object for m in after.members} == {0}
+
+
+def test_what_chose_a_device_is_remembered_while_its_facts_are_hidden() -> None:
+    objects = ({"vendors": ["8086"], "isRdma": True}, {"vendors": ["8086"]})
+    file = pool("vf", *objects)
+    member = assigned(host(PF0, *VFS), file).pools[0].by_id[HIDDEN.id]
+    ledger = Ledger().allocated("intel.com/vf", [HIDDEN.id], 1.0, {HIDDEN.id: member.selectors})
+    told = ledger.confirmed({HIDDEN.id: POD}, asked_at=2.0)
+    for held_now in (ledger.held, told.held):
+        (now,) = assign(host(PF0, VFS[0], HIDDEN, VFS[2]), config(file), held_now).pools
+        assert now.by_id[HIDDEN.id].selector_object == 0
+    assert told.confirmed({}, asked_at=500.0).chosen == {}
+
+
+def test_an_edited_selector_object_is_chosen_anew_for_a_held_device() -> None:
+    file = pool("vf", {"vendors": ["8086"], "isRdma": True})
+    member = assigned(host(PF0, *VFS), file).pools[0].by_id[VFS[1].id]
+    ledger = Ledger().allocated("intel.com/vf", [VFS[1].id], 1.0, {VFS[1].id: member.selectors})
+    edited = config(pool("vf", {"vendors": ["15b3"]}, {"vendors": ["8086"]}))
+    assert assign(host(PF0, *VFS), edited, ledger.held).pools[0].members[1].selector_object == 1
+
+
+def test_hidden_facts_speak_against_no_selector_object() -> None:
+    objects = ({"vendors": ["15b3"]}, {"linkTypes": ["ether"], "pKeys": ["0x1"], "isRdma": True})
+    pools = assigned(host(PF0, HIDDEN), pool("vf", *objects), held=held("vf", HIDDEN))
+    assert pools.pools[0].by_id[HIDDEN.id].selector_object == 1
 
 
 def test_a_held_device_that_its_selectors_match_again_is_listed_once() -> None:
