@@ -14,7 +14,7 @@ from agent.discovery.monitor import in_daemon_thread
 from agent.errors import DeviceNotUsableError, UnknownDeviceError
 from agent.export.cdi import annotation_key, has_cdi_entry, qualified_name
 from agent.export.device_info import write_device_info
-from agent.export.specs import CdiMode
+from agent.export.specs import CdiMode, CdiSpecs
 from agent.health.driver import check_driver
 from agent.model.answers import Allocation
 from agent.model.device import Device
@@ -48,6 +48,7 @@ class Allocator:
         reread: Callable[[tuple[Device, ...]], tuple[Device, ...]],
         *,
         cdi: CdiMode | None = None,
+        specs: CdiSpecs | None = None,
         policy: AllocationPolicy = AllocationPolicy.DEFAULT,
     ) -> None:
         self._roots = roots
@@ -57,6 +58,7 @@ class Allocator:
         self._reading: set[object] = set()
         """Reads under way; threads take themselves out."""
         self._cdi = cdi
+        self._specs = specs or CdiSpecs(roots, on=cdi is not None)
         self._policy = policy
 
     async def allocate(self, resource: str, device_ids: tuple[str, ...]) -> Allocation:
@@ -88,12 +90,15 @@ class Allocator:
         if pool is None:
             raise UnknownDeviceError(resource, tuple(sorted(set(device_ids))))
         members = await self._fresh(members_for(pool, device_ids))
-        self._check_drivers(members, pools.snapshot)
+        self._check(members, pools.snapshot)
         answer = allocation(pool.config, members, rdma_cm=pools.snapshot.rdma_cm)
+        what = "device-info file"
         try:
             await write_device_info(self._roots.device_info, pool.config, members)
+            what = "CDI spec"
+            await self._specs.renew(pools, pool, members)
         except OSError as error:
-            text = f"its device-info file cannot be written: {with_remedy(error)}"
+            text = f"its {what} cannot be written: {with_remedy(error)}"
             raise DeviceNotUsableError(members[0].device.id, text) from error
         return self._with_cdi(pool, members, answer, rdma_cm=pools.snapshot.rdma_cm), members
 
@@ -129,9 +134,11 @@ class Allocator:
         except (TimeoutError, OSError):  # the latter where the process has run out of something
             return None
 
-    def _check_drivers(self, members: tuple[Member, ...], snapshot: Snapshot) -> None:
-        """A driver may have changed since the last scan: the pool must not promise another one."""
+    def _check(self, members: tuple[Member, ...], snapshot: Snapshot) -> None:
+        """What changed since the last scan: the pool must not promise what is no more so."""
         for member in members:
+            if member.device.has_vfs:
+                raise DeviceNotUsableError(member.device.id, "is a PF, and has VFs now")
             verdict = check_driver(member, snapshot, held=True)
             if not verdict.healthy:
                 raise DeviceNotUsableError(member.device.id, verdict.detail)

@@ -111,12 +111,14 @@ class Daemon:
         )
         self._scanner = Scanner(roots, netlink=options.netlink)
         self.monitor = Monitor(self._scan, self.bus)
+        self._specs = CdiSpecs(roots, on=options.cdi is not None)
         self.allocator = Allocator(
             roots,
             self.bus,
             lambda: self.reconciler.pools,
             self._reread,
             cdi=options.cdi,
+            specs=self._specs,
             policy=options.allocation_policy,
         )
         self.links: LinkMonitor | None = None
@@ -195,8 +197,7 @@ class Daemon:
         roots = self.options.roots
         remove_leftover_drafts(roots)
         fleet = Fleet(roots, self.allocator, self.bus, tasks, self.options.registration)
-        specs = CdiSpecs(roots, on=self.options.cdi is not None)
-        self.reconciler = Reconciler(self.bus, fleet, specs)
+        self.reconciler = Reconciler(self.bus, fleet, self._specs)
         self.fleet = fleet
         async with fleet:
             snapshot, holdings = await self._first_look()

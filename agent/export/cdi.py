@@ -8,7 +8,7 @@ the pod got it, even while the host hides the facts behind it.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,16 +81,18 @@ def cdi_document(
     entries = []
     for member in pool.members:
         kept = before.get(member.device.id) if held and member.device.id in held else None
-        entry = kept or _entry(member, rdma_cm=rdma_cm)
+        entry = kept or cdi_entry(member, rdma_cm=rdma_cm)
         if entry is None and held is None:
             entry = before.get(member.device.id)
         if entry:
             entries.append(entry)
     known = {m.device.id for m in pool.members}
     entries += [e for i, e in sorted(before.items()) if i not in known and may_be_held(i, held)]
-    if not entries:
-        return None
-    return {"cdiVersion": CDI_VERSION, "kind": cdi_kind(pool.config), "devices": entries}
+    return _document(pool.config, entries) if entries else None
+
+
+def _document(config: PoolConfig, devices: Sequence[object]) -> dict[str, object]:
+    return {"cdiVersion": CDI_VERSION, "kind": cdi_kind(config), "devices": devices}
 
 
 def may_be_held(device_id: str, held: frozenset[str] | None) -> bool:
@@ -98,7 +100,8 @@ def may_be_held(device_id: str, held: frozenset[str] | None) -> bool:
     return held is None or device_id in held
 
 
-def _entry(member: Member, *, rdma_cm: bool) -> dict[str, object] | None:
+def cdi_entry(member: Member, *, rdma_cm: bool) -> dict[str, object] | None:
+    """A device in a spec, as its facts are now; None where it has no nodes."""
     if not has_cdi_entry(member, rdma_cm=rdma_cm):
         return None
     nodes = {n.container_path: n for n in device_nodes(member, rdma_cm=rdma_cm)}
@@ -121,6 +124,24 @@ async def write_cdi_spec(
         path.unlink()
         return True
     return False
+
+
+async def renew_entries(
+    folder: Path, config: PoolConfig, members: Iterable[Member], *, rdma_cm: bool
+) -> bool:
+    """Make the entries of some members true, whoever holds them; returns whether any was not.
+
+    Raises OSError.
+    """
+    path = folder / cdi_file_name(config)
+    document = await read_spec(path)
+    before = entries_of(document)
+    entries = {m.device.id: cdi_entry(m, rdma_cm=rdma_cm) for m in members}
+    fresh = {i: entry for i, entry in entries.items() if entry and before.get(i) != entry}
+    if not fresh:
+        return False
+    devices = list({**before, **fresh}.values())
+    return await write_spec(path, _document(config, devices))
 
 
 async def standing_entries(

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
 from agent import logs
 from agent.export.cdi import (
+    cdi_entry,
     cdi_kind,
     has_cdi_entry,
     kind_fault,
+    renew_entries,
     standing_entries,
     write_cdi_spec,
 )
 from agent.export.cdi_leftovers import remove_stale_specs
 from agent.health.records import Cause, Health
-from agent.pools.records import Pool, Pools
+from agent.pools.records import Member, Pool, Pools
 from agent.remedies import with_remedy
 from agent.roots import Roots
 
@@ -33,6 +36,8 @@ class CdiSpecs:
         self._astray: dict[str, frozenset[tuple[str, str]]] = {}
         """Of pools that failed: (kind, device) of what their specs name though it is not theirs."""
         self._cleaned: object = None
+        self._lock = asyncio.Lock()
+        """One writer at a time: each begins with what is on disk."""
 
     async def write(self, pools: Pools) -> Mapping[str, Mapping[str, Health]]:
         """Make all specs true; resource -> device id -> health of what could not be written.
@@ -43,13 +48,31 @@ class CdiSpecs:
         if not self._on:
             return {}
         self._forget_all_but({p.resource for p in pools.pools})
-        for pool in pools.pools:
-            held = pools.held.of(pool.resource) if pools.held.complete else None
-            facts = (pool.members, held, pools.snapshot.rdma_cm)
-            if self._written.get(pool.resource) != facts:
-                await self._write_one(pool, held, facts, rdma_cm=pools.snapshot.rdma_cm)
-        await self._clean(pools)
+        async with self._lock:
+            for pool in pools.pools:
+                held = pools.held.of(pool.resource) if pools.held.complete else None
+                facts = (pool.members, held, pools.snapshot.rdma_cm)
+                if self._written.get(pool.resource) != facts:
+                    await self._write_one(pool, held, facts, rdma_cm=pools.snapshot.rdma_cm)
+            await self._clean(pools)
         return {**self._failed, **dict(self._named_twice(pools))} if self._astray else self._failed
+
+    async def renew(self, pools: Pools, pool: Pool, members: Iterable[Member]) -> None:
+        """Make the entries of ``members`` true, which a pod is being given with facts read anew.
+
+        From then on they stay as they are. Those of the spec may be older: of the last scan, or of
+        a pod that had the device before. Raises OSError.
+        """
+        rdma_cm = pools.snapshot.rdma_cm
+        doubtful = [
+            m
+            for m in members
+            if m.device.id in pools.held.holders
+            or cdi_entry(m, rdma_cm=rdma_cm) != cdi_entry(pool.by_id[m.device.id], rdma_cm=rdma_cm)
+        ]
+        if self._on and doubtful:
+            async with self._lock:
+                await renew_entries(self._folder, pool.config, doubtful, rdma_cm=rdma_cm)
 
     def _named_twice(self, pools: Pools) -> Iterator[tuple[str, Mapping[str, Health]]]:
         """Devices of other pools that a spec still names which cannot be written."""

@@ -6,6 +6,7 @@ import json
 import os
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,11 @@ from agent.allocator import HANGING_AT_MOST, Allocator
 from agent.bus import Bus
 from agent.config.schema import AllocationPolicy
 from agent.errors import DeviceNotUsableError, UnknownDeviceError
-from agent.export.specs import CdiMode
+from agent.export.specs import CdiMode, CdiSpecs
 from agent.model.answers import Allocation, DeviceNode
 from agent.model.device import Device, Kind, RdmaDevice
 from agent.model.events import DevicesAllocated
+from agent.pools.held import Held, Holder
 from agent.pools.records import Pools
 from agent.roots import Roots
 from tests.support.devices import host, pf, vf
@@ -52,10 +54,12 @@ def allocator(
     *,
     reread: Reread = lambda devices: devices,
     cdi: CdiMode | None = None,
+    specs: CdiSpecs | None = None,
     policy: AllocationPolicy = AllocationPolicy.DEFAULT,
     bus: Bus | None = None,
 ) -> Allocator:
-    return Allocator(roots, bus or Bus(), lambda: pools, reread, cdi=cdi, policy=policy)
+    bus = bus or Bus()
+    return Allocator(roots, bus, lambda: pools, reread, cdi=cdi, specs=specs, policy=policy)
 
 
 def info_files(roots: Roots) -> dict[str, Any]:
@@ -318,3 +322,46 @@ async def test_spread_knows_what_pods_hold(roots: Roots) -> None:
 
 async def test_of_a_pool_that_is_not_known_what_must_be_included_is_preferred(roots: Roots) -> None:
     assert await allocator(roots).prefer("intel.com/x", (A, B), (B,), 2) == (B,)
+
+
+def named_nodes(roots: Roots) -> dict[str, list[str]]:
+    """Device -> the host's nodes that the pool's CDI spec has for it."""
+    (path,) = roots.cdi.glob("*")
+    return {
+        device["name"]: [n["hostPath"] for n in device["containerEdits"]["deviceNodes"]]
+        for device in json.loads(path.read_bytes())["devices"]
+    }
+
+
+def known_as(now: Device, _: tuple[Device, ...]) -> tuple[Device, ...]:
+    """A device that is read anew."""
+    return (now,)
+
+
+async def test_a_cdi_entry_is_true_when_its_device_is_given_and_stays_as_it_was_then(
+    roots: Roots,
+) -> None:
+    specs = CdiSpecs(roots, on=True)
+    file = pool("vf")
+    for held_before, group in ((Held(complete=True), 31), (held("vf", vfio(A, 0, 21)), 41)):
+        pools = assigned(host(PF0, vfio(A, 0, 21), vfio(B, 1, 22)), file, held=held_before)
+        await specs.write(pools)
+        reread = partial(known_as, vfio(A, 0, group))
+        made = allocator(roots, pools, reread=reread, cdi="field", specs=specs)
+        assert (await made.allocate(VF, (A,))).cdi_devices == (f"intel.com/net-pci={A}",)
+        given = {A: ["/dev/vfio/vfio", f"/dev/vfio/{group}"], B: ["/dev/vfio/vfio", "/dev/vfio/22"]}
+        assert named_nodes(roots) == given
+        await specs.write(attrs.evolve(pools, held=Held({A: Holder(VF)}, complete=True)))
+        assert named_nodes(roots) == given
+
+
+async def test_a_pf_that_got_vfs_since_the_last_scan_is_given_to_nobody(roots: Roots) -> None:
+    spare = pf("0000:3b:00.1", "pf1")
+    made = allocator(
+        roots,
+        assigned(host(spare), pool("vf")),
+        reread=lambda _: (attrs.evolve(spare, num_vfs=2),),
+    )
+    with pytest.raises(DeviceNotUsableError, match="has VFs now"):
+        await made.allocate(VF, (spare.id,))
+    assert info_files(roots) == {}
