@@ -31,8 +31,9 @@ def recognise(root: Node) -> str | None:
     if not isinstance(root.value, Object):
         return None
     members = {m.key: m.node for m in root.value.members}
-    if "kind" in members and "apiVersion" in members:
-        return _manifest(str(members["kind"].value))
+    kind = members["kind"].value if "kind" in members else None
+    if isinstance(kind, str) and "apiVersion" in members:
+        return _manifest(kind)
     return _other_plugin(members) or _keyed_by_node(members) or _single_pool(root)
 
 

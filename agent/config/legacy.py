@@ -6,12 +6,16 @@ from typing import Any
 
 from agent.config.findings import At, plain, quoted
 from agent.config.json_positions import Member, Object
+from agent.config.pool_keys import POOL_KEYS
 from agent.model.address import parse_bdf
 from agent.records import frozen
-from agent.selectors import SELECTORS
+from agent.selectors import SELECTORS, Shape
 
 _DRIVERS = {"vfio": "vfio-pci", "uio": "igb_uio"}
 """Device types of the v2 layout that meant a driver; the third, netdevice, meant any other."""
+_PRIVATE = "additionalInfo"
+_STILL_READ = tuple(k for k in POOL_KEYS if k not in {"resourceName", "resourcePrefix", _PRIVATE})
+"""Keys that today's form of a pool keeps; no value of additionalInfo is ever shown."""
 
 
 @frozen(eq=False)
@@ -60,26 +64,36 @@ def misplaced(member: Member) -> str | None:
     key = next((k for k in SELECTORS if k.lower() == lower), None)
     if key is None:
         return None
-    value = plain(member.node)
-    shown = f'"{key}": [...]'
-    if isinstance(value, list) and len(value) <= 4 and all(isinstance(v, str) for v in value):
-        shown = f'"{key}": [{", ".join(quoted(v) for v in value)}]'
-    elif isinstance(value, bool):
-        shown = f'"{key}": {str(value).lower()}'
-    return f"{key} is not read at this level: move it into selectors, {shown}"
+    shown = _as_selector(SELECTORS[key].shape, plain(member.node))
+    return f'{key} is not read at this level: move it into selectors, "{key}": {shown}'
+
+
+def _as_selector(shape: Shape, value: object) -> str:
+    """A value as its selector is written, as far as it can be shown."""
+    if shape is Shape.BOOL:
+        return str(value).lower() if isinstance(value, bool) else "true"
+    if shape is Shape.CHOICE:
+        return quoted(value) if isinstance(value, str) else '"..."'
+    values = [value] if isinstance(value, str) else value
+    if isinstance(values, list) and len(values) <= 4 and all(isinstance(v, str) for v in values):
+        return f"[{', '.join(map(quoted, values))}]"
+    return "[...]"
 
 
 def _translated(members: dict[str, Member], device_type: str) -> dict[str, Any] | None:
     name, prefix = _text(members.get("resourcename")), _text(members.get("resourceprefix"))
     addresses = _addresses(members.get("rootdevices"))
-    if not name or not addresses:
+    if not name or not addresses or _PRIVATE.lower() in members:
         return None
     with_vfs = "sriovmode" in members and members["sriovmode"].node.value is True
     selectors: dict[str, Any] = {"rootDevices" if with_vfs else "pciAddresses": addresses}
     if device_type in _DRIVERS:
         selectors["drivers"] = [_DRIVERS[device_type]]
+    kept = {key: plain(members[key.lower()].node) for key in _STILL_READ if key.lower() in members}
+    if device_type in {"netdevice", *_DRIVERS}:
+        kept.pop("deviceType", None)
     named = {"resourcePrefix": prefix} if prefix else {}
-    return {**named, "resourceName": name, "selectors": selectors}
+    return {**named, "resourceName": name, **kept, "selectors": selectors}
 
 
 def _addresses(member: Member | None) -> list[str]:

@@ -52,4 +52,5 @@ def cdi_vendor_fault(prefix: str) -> str | None:
 def env_names(resource: str) -> frozenset[str]:
     """The environment variables that a container gets for a resource, with the alias for ``-``."""
     name = f"PCIDEVICE_{resource}".replace(".", "_").replace("/", "_").upper()
-    return frozenset({name, name.replace("-", "_")})
+    names = {name, name.replace("-", "_")}
+    return frozenset(names | {f"{n}_INFO" for n in names})

@@ -159,14 +159,15 @@ class _Pool:
         if not isinstance(at.value, Object):
             objects = read_list(at, self.findings, "an object or a list of objects")
             if isinstance(at.value, tuple) and not objects:
+                what = "a list of nothing but null" if at.value else "an empty list"
                 self.findings.error(
-                    at, f"found an empty list; one empty object in it would mean {everything(kind)}"
+                    at, f"found {what}; one empty object in it would mean {everything(kind)}"
                 )
-        rdma = self.pool_is_rdma(kind)
+        rdma = self.pool_is_rdma(kind, objects)
         read = (read_selector_object(o, kind, self.findings, pool_is_rdma=rdma) for o in objects)
         return tuple(s for s in read if s is not None)
 
-    def pool_is_rdma(self, kind: Kind | None) -> bool:
+    def pool_is_rdma(self, kind: Kind | None, objects: tuple[At, ...]) -> bool:
         """An isRdma beside the selectors: a common slip that cost pods their RDMA nodes."""
         at = self.entries.get("isRdma")
         if at is None:
@@ -175,7 +176,10 @@ class _Pool:
         if kind is Kind.ACCELERATOR:
             self.findings.warning(at, f"isRdma does not belong to deviceType {kind}", on_key=True)
             return False
-        effect = "applied to every selector object, but move" if wanted else "without effect, move"
+        effect = "without effect, move"
+        if wanted:
+            but_some = " without isRdma or vdpaType" if any(map(_says_rdma, objects)) else ""
+            effect = f"applied to every selector object{but_some}, but move"
         self.findings.warning(
             at, f"isRdma beside selectors is {effect} it inside selectors", on_key=True
         )
@@ -252,3 +256,11 @@ class _Pool:
             elif value is not None:
                 self.findings.error(at.member(member), "wanted a string")
         return values
+
+
+def _says_rdma(selectors: At) -> bool:
+    """Whether a selector object has words of its own that an isRdma beside it gives way to."""
+    value = selectors.value
+    return isinstance(value, Object) and any(
+        m.key.lower() in {"isrdma", "vdpatype"} for m in value.members
+    )

@@ -270,7 +270,8 @@ def test_a_byte_order_mark_is_accepted_and_moves_no_column() -> None:
         ),
         ({"selectors": "x"}, '.selectors: found the string "x", wanted an object or a list'),
         ({"selectors": [[]]}, ".selectors[0]: found an empty list, wanted an object"),
-        ({"selectors": [None]}, ".selectors: found an empty list; one empty object in it"),
+        ({"selectors": []}, ".selectors: found an empty list; one empty object in it"),
+        ({"selectors": [None]}, ".selectors: found a list of nothing but null; one empty object"),
         (
             {"selectors": {"vendors": {}}},
             ".selectors.vendors: found an empty object, wanted a list of strings",
@@ -431,10 +432,17 @@ def test_the_printed_form_of_a_v2_layout_loads_without_a_word() -> None:
                 "deviceType": "vfio",
             },
             {"resourceName": "d", "sriovMode": True},
+            {
+                "resourceName": "e",
+                "rootDevices": ["02:00.3"],
+                "deviceType": "accelerator",
+                "excludeTopology": True,
+            },
+            {"resourceName": "f", "rootDevices": ["02:00.4"], "additionalInfo": {"*": {"t": "s"}}},
         ]
     }
     loaded = load(json.dumps(old))
-    assert len(loaded.errors) == 4
+    assert len(loaded.errors) == 6
     (advice,) = (p.advice for p in loaded.problems if p.advice)
     modern = load(advice.removeprefix("in today's form:\n"))
     assert modern.problems == ()
@@ -445,7 +453,41 @@ def test_the_printed_form_of_a_v2_layout_loads_without_a_word() -> None:
         ("intel.com/a", ["rootDevices"]),
         ("intel.com/b", ["pciAddresses", "drivers"]),
         ("x.org/c", ["rootDevices", "drivers"]),
+        ("intel.com/e", ["pciAddresses"]),
     ]
+    assert modern.config.pools[-1].kind is Kind.ACCELERATOR
+    assert modern.config.pools[-1].exclude_topology
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "shown"),
+    [
+        ("vdpaType", "vhost", '"vdpaType": "vhost"'),
+        ("vdpaType", 7, '"vdpaType": "..."'),
+        ("vendors", "8086", '"vendors": ["8086"]'),
+        ("vendors", ["1", "2", "3", "4", "5"], '"vendors": [...]'),
+        ("needVhostNet", "yes", '"needVhostNet": true'),
+    ],
+)
+def test_a_selector_beside_selectors_is_shown_as_it_is_written_inside(
+    key: str,
+    value: Any,  # noqa: ANN401
+    shown: str,
+) -> None:
+    (said,) = messages(one(**{key: value}))
+    assert said.endswith(f"{key} is not read at this level: move it into selectors, {shown}")
+
+
+def test_resources_of_which_one_variable_is_the_same_are_told() -> None:
+    pools = [{"resourceName": n, "selectors": {"vendors": ["8086"]}} for n in ("x", "y", "x_info")]
+    (said,) = messages(load(json.dumps({"resourceList": pools})))
+    assert said.endswith("since both set PCIDEVICE_INTEL_COM_X_INFO")
+
+
+def test_a_kind_that_is_no_text_makes_no_manifest() -> None:
+    (said,) = messages(load('{"kind": {"a": 1}, "apiVersion": "v1"}'))
+    assert "manifest" not in said
+    assert "Object(" not in said
 
 
 def test_one_spelling_gives_one_hint_however_often_it_comes() -> None:
