@@ -85,7 +85,11 @@ class _Generation:
     """kubelet.sock as it was when this generation began."""
     began_s: float
     dialled: bool = False
+    streams_before: int = 0
+    """How many streams had been opened when kubelet's plugin watcher last asked who serves."""
     registered: bool = False
+    streams_due: int = 1
+    """How many must have been opened by now: a kubelet that registers the socket follows it."""
     refusal: str | None = None
     undone: str | None = None
     """What came from outside and ended it: a socket gone, kubelet.sock replaced."""
@@ -265,10 +269,19 @@ class Pool:
 
     async def _follow(self, now: _Generation) -> bool:
         missing = f"{self.resource}: registered, but kubelet did not ask for the list"
-        await self._within(
-            self._around.limits.stream_s, missing, lambda: self._feed.opened or self._is_over(now)
-        )
-        await self._signal.until(lambda: not self._feed.live or self._is_over(now))
+        while not self._is_over(now):
+            await self._within(
+                self._around.limits.stream_s,
+                missing,
+                lambda: self._feed.opened >= now.streams_due or self._is_over(now),
+            )
+            await self._signal.until(
+                lambda: (
+                    not self._feed.live or self._feed.opened < now.streams_due or self._is_over(now)
+                )
+            )
+            if not self._feed.live:
+                break
         if now.refusal is not None:
             raise KubeletUnavailableError(f"{self.resource}: kubelet refused: {now.refusal}")
         age_s = self._loop_s() - now.began_s
@@ -323,6 +336,7 @@ class Pool:
     def _note_dialled(self) -> None:
         if self._now is not None:
             self._now.dialled = True
+            self._now.streams_before = self._feed.opened
             self._signal.wake()
 
     def _note_verdict(self, accepted: bool, error: str) -> None:  # noqa: FBT001 - a callback
@@ -336,6 +350,7 @@ class Pool:
 
     def _note_registered(self, now: _Generation) -> None:
         now.registered = True
+        now.streams_due = now.streams_before + 1
         self._registrations += 1
         self._last_error = None
         self._touch()

@@ -56,6 +56,15 @@ def test_each_fault_is_put_right_soon(*, is_watched: bool, sweeps: bool, fault: 
 
 
 @pytest.mark.parametrize("is_watched", [False, True], ids=["legacy", "watched"])
+def test_a_stream_of_an_earlier_kubelet_does_not_stand_for_that_of_the_one_that_registered(
+    *, is_watched: bool
+) -> None:
+    with life(is_watched=is_watched) as found:
+        found.act([("kubelet opens no streams", 0, 0), ("kubelet is replaced", 0, 10)])
+        found.settle()
+
+
+@pytest.mark.parametrize("is_watched", [False, True], ids=["legacy", "watched"])
 def test_a_file_that_took_the_name_of_a_socket_is_left_alone(*, is_watched: bool) -> None:
     with life(is_watched=is_watched) as found:
         names = [Path(socket) for socket in found.node.sockets()]
