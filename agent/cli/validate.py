@@ -61,7 +61,7 @@ def command(arguments: Namespace) -> int:
 
 def _without_file(source: SourceResult, out: TextIO) -> int:
     """A file that was named must be there; a directory may well hold none for this node."""
-    is_fine = source.state is SourceState.NO_KEY
+    is_fine = source.state in {SourceState.NO_KEY, SourceState.NO_FILE}
     _print(f"{source.path}: {'note' if is_fine else 'error'}: {source.message}", out)
     return 0 if is_fine else 2
 

@@ -77,6 +77,8 @@ class ConfigKeeper:
         self._node_name = node_name
         self._strict = strict
         self._seen: tuple[SourceState, bytes] | None = None
+        self._has_file = False
+        """Whether what is in force was read from a file, whose loss takes no pools away."""
 
     async def start(self) -> None:
         """Read the file for the first time.
@@ -90,6 +92,7 @@ class ConfigKeeper:
             logs.emit("config.idle", path=str(source.path), reason=source.message)
             self._accept(Config())
             return
+        self._has_file = True
         if source.state is not SourceState.READ:
             raise ConfigError(source.message)
         loaded = self._load(source)
@@ -125,8 +128,11 @@ class ConfigKeeper:
                 logs.emit("config.unchanged", path=str(source.path))
             return
         self._seen = seen
-        if source.is_idle:
+        if source.state is SourceState.NO_FILE and self._has_file:
+            self._reject(source.message)
+        elif source.is_idle:
             logs.emit("config.idle", path=str(source.path), reason=source.message)
+            self._has_file = False
             self._put_in_force(Config())
         elif source.state is not SourceState.READ:
             self._reject(source.message)
@@ -142,6 +148,7 @@ class ConfigKeeper:
             more = f" (and {count - 1} more)" if count > 1 else ""
             self._reject(f"{first}{more}")
             return
+        self._has_file = True
         logs.emit("config.reloaded", path=str(source.path), pools=len(loaded.config.pools))
         self._put_in_force(loaded.config)
 

@@ -36,7 +36,9 @@ class SourceState(StrEnum):
     READ = "read"
     """``data`` holds the file's bytes."""
     NO_KEY = "no key for this node"
-    """A directory without a file for this node: no pools, ready and idle."""
+    """A mounted ConfigMap without a key for this node: no pools, ready and idle."""
+    NO_FILE = "no file for this node"
+    """Any other directory without a file for this node: no pools as long as there was none."""
     AWAITED = "missing in a mounted ConfigMap"
     """The file may still come: no pools, idle, watched for."""
     MISSING = "missing"
@@ -59,7 +61,7 @@ class SourceResult:
     @property
     def is_idle(self) -> bool:
         """Whether the agent should run without pools and wait."""
-        return self.state in {SourceState.NO_KEY, SourceState.AWAITED}
+        return self.state in {SourceState.NO_KEY, SourceState.NO_FILE, SourceState.AWAITED}
 
 
 async def read_source(path: Path, node_name: str | None) -> SourceResult:
@@ -73,6 +75,8 @@ async def read_source(path: Path, node_name: str | None) -> SourceResult:
         return await _read_file(path)
     except ValueError:
         return SourceResult(path, SourceState.UNUSABLE, message="the path holds a NUL character")
+    except OSError as error:
+        return _unreadable(path, error)
 
 
 async def _read_directory(folder: Path, node_name: str | None) -> SourceResult:
@@ -80,14 +84,14 @@ async def _read_directory(folder: Path, node_name: str | None) -> SourceResult:
     for name in names:
         if await _stands(folder / name):
             return await _read_file(folder / name)
-    looked_for = " nor ".join(names)
+    missing = f"neither {' nor '.join(names)}" if len(names) > 1 else f"no {names[0]}"
+    is_mounted = await _stands(folder / CONFIG_MAP_LINK)
+    effect = ": no pools for this node" if is_mounted else ""
     hint = "" if node_name else "; NODE_NAME is not set, so no key could be chosen by node"
     return SourceResult(
         folder / names[0],
-        SourceState.NO_KEY,
-        message=f"{folder} holds neither {looked_for}: no pools for this node{hint}"
-        if len(names) > 1
-        else f"{folder} holds no {looked_for}: no pools for this node{hint}",
+        SourceState.NO_KEY if is_mounted else SourceState.NO_FILE,
+        message=f"{folder} holds {missing}{effect}{hint}",
     )
 
 
@@ -102,7 +106,7 @@ async def _read_file(path: Path) -> SourceResult:
     except FileNotFoundError:
         return await _missing(path)
     except OSError as error:
-        return _unusable(path, f"cannot be read: {error.strerror or error}")
+        return _unreadable(path, error)
     if len(data) > MAX_BYTES:
         return _unusable(
             path, f"is over {MAX_BYTES // 1024**2} MiB: no configuration is that large"
@@ -111,13 +115,24 @@ async def _read_file(path: Path) -> SourceResult:
 
 
 async def _stands(path: Path) -> bool:
-    """Whether anything of that name is there, a link to nowhere too."""
-    return await aiofiles.os.path.exists(path) or await aiofiles.os.path.islink(path)
+    """Whether anything of that name is there, a link to nowhere too.
+
+    Raises OSError where that cannot be told: what may not be looked at is not missing.
+    """
+    try:
+        await aiofiles.os.stat(path, follow_symlinks=False)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
 
 
 def _open_at_once(path: str, flags: int) -> int:
     """Open without waiting, should a pipe have taken the file's place meanwhile."""
     return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
+
+
+def _unreadable(path: Path, error: OSError) -> SourceResult:
+    return _unusable(path, f"cannot be read: {error.strerror or error}")
 
 
 def _unusable(path: Path, what: str) -> SourceResult:

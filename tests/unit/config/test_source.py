@@ -50,7 +50,21 @@ async def test_a_node_name_never_leads_out_of_the_directory(tmp_path: Path) -> N
     (tmp_path / "secret").write_text("x")
     (tmp_path / "pcidp").mkdir()
     result = await read_source(tmp_path / "pcidp", "../secret")
-    assert result.state is SourceState.NO_KEY
+    assert result.state is SourceState.NO_FILE
+
+
+async def test_a_plain_folder_without_a_file_is_told_from_a_config_map(tmp_path: Path) -> None:
+    result = await read_source(tmp_path, "worker-1")
+    assert (result.state, result.is_idle) == (SourceState.NO_FILE, True)
+    assert result.message == f"{tmp_path} holds neither worker-1 nor config.json"
+
+
+async def test_what_cannot_be_looked_at_is_not_missing(tmp_path: Path) -> None:
+    """As in a folder that may not be searched, to which root has the right."""
+    name = "n" * 300
+    result = await read_source(tmp_path, name)
+    assert (result.state, result.is_idle) == (SourceState.UNUSABLE, False)
+    assert result.message == f"{tmp_path} cannot be read: File name too long"
 
 
 async def test_a_missing_file_is_told_from_one_that_may_still_come(tmp_path: Path) -> None:
