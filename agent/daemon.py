@@ -200,7 +200,9 @@ class Daemon:
         self.reconciler = Reconciler(self.bus, fleet, self._specs)
         self.fleet = fleet
         async with fleet:
+            await self.config.reload()  # another agent may have had the node for days
             snapshot, holdings = await self._first_look()
+            follower = HoldingsFollower(self.bus, self._read_holdings, holdings)
             self.reconciler.config_changed(self.config.config)
             self.reconciler.host_changed(SnapshotTaken(snapshot, settled=True))
             if holdings is not None:
@@ -208,7 +210,7 @@ class Daemon:
             await self.reconciler.reconcile()
             self._serving = True
             gc.freeze()  # modules and the first scan stay: no collection need walk through them
-            await together(*self._followers(snapshot, holdings))
+            await together(*self._followers(snapshot, follower))
 
     async def _first_look(self) -> tuple[Snapshot, Holdings | None]:
         """The first scan, with the holders if kubelet tells them soon."""
@@ -231,7 +233,7 @@ class Daemon:
         self.reconciler.holders_told(told, read.asked_at)
 
     def _followers(
-        self, snapshot: Snapshot, holdings: Holdings | None
+        self, snapshot: Snapshot, follower: HoldingsFollower
     ) -> Iterator[Coroutine[object, object, None]]:
         """Everything that keeps the state true while the agent runs."""
         options = self.options
@@ -240,7 +242,7 @@ class Daemon:
         yield self.reconciler.run()
         yield self.monitor.run()
         yield self.config.run()
-        yield HoldingsFollower(self.bus, self._read_holdings, holdings).run()
+        yield follower.run()
         if options.netlink:
             self.links = LinkMonitor(options.roots, self.bus, snapshot)
             yield self._follow_links(self.links)

@@ -53,7 +53,10 @@ class SpecWriter(Protocol):
 
 
 class Reconciler:
-    """The agent's state, and the passes that bring offers in line with it."""
+    """The agent's state, and the passes that bring offers in line with it.
+
+    It hears the bus from its making on: kubelet may allocate while the first pass is still told.
+    """
 
     def __init__(self, bus: Bus, fleet: Offered, specs: SpecWriter) -> None:
         self._bus = bus
@@ -75,6 +78,11 @@ class Reconciler:
         self._dirty = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self.passes = 0
+        self._leave: list[Callable[[], None]] = [
+            bus.on(SnapshotTaken, self.host_changed),
+            bus.on(LinksChanged, self.links_changed),
+            bus.on(DevicesAllocated, self.allocated),
+        ]
 
     # Inputs: each notes a value and wakes the pass.
 
@@ -115,18 +123,13 @@ class Reconciler:
 
     async def run(self) -> None:
         """Pass whenever an input changed or held-back good news is due."""
-        leave: list[Callable[[], None]] = [
-            self._bus.on(SnapshotTaken, self.host_changed),
-            self._bus.on(LinksChanged, self.links_changed),
-            self._bus.on(DevicesAllocated, self.allocated),
-        ]
         try:
             while True:
                 await self._dirty.wait()
                 await self.reconcile()
         finally:
-            for end in leave:
-                end()
+            for leave in self._leave:
+                leave()
 
     async def reconcile(self) -> None:
         """One pass over the newest inputs."""

@@ -77,15 +77,17 @@ class ConfigKeeper:
         self._node_name = node_name
         self._strict = strict
         self._seen: tuple[SourceState, bytes] | None = None
+        self._asked = asyncio.Event()
         self._has_file = False
         """Whether what is in force was read from a file, whose loss takes no pools away."""
 
     async def start(self) -> None:
-        """Read the file for the first time.
+        """Read the file for the first time; from now on SIGHUP asks for it to be read again.
 
         Pools with errors are refused and the others served. Raises ConfigError where nothing is
         left of a file that is not empty on purpose, or where there is no file and none will come.
         """
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._asked.set)
         source = await read_source(self._path, self._node_name)
         self._seen = (source.state, source.data)
         if source.is_idle:
@@ -168,15 +170,8 @@ class ConfigKeeper:
 
     async def run(self) -> None:
         """Follow the file, and SIGHUP, for ever."""
-        changed, asked = asyncio.Event(), asyncio.Event()
-        loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGHUP, asked.set)
-        try:
-            await together(
-                self._follow(changed), self._reload_when(changed), self._reload_asked(asked)
-            )
-        finally:
-            loop.remove_signal_handler(signal.SIGHUP)
+        changed = asyncio.Event()
+        await together(self._follow(changed), self._reload_when(changed), self._reload_asked())
 
     async def _follow(self, changed: asyncio.Event) -> None:
         """Set ``changed`` whenever something happens that can change what the file says.
@@ -219,10 +214,10 @@ class ConfigKeeper:
             if self._seen is not None and self._seen[0] is SourceState.UNUSABLE:
                 asyncio.get_running_loop().call_later(RETRY_S, changed.set)
 
-    async def _reload_asked(self, asked: asyncio.Event) -> None:
+    async def _reload_asked(self) -> None:
         while True:
-            await asked.wait()
-            asked.clear()
+            await self._asked.wait()
+            self._asked.clear()
             await self.reload(asked=True)
 
 

@@ -21,6 +21,7 @@ from agent.model.events import DevicesAllocated
 from agent.records import frozen
 from agent.roots import Roots
 from agent.rpc import v1
+from agent.tasks import retry_delay_s
 
 MAX_REPLY_BYTES = 16 * 2**20
 """What kubelet's own clients accept."""
@@ -97,7 +98,8 @@ class HoldingsFollower:
     """Asks again after allocations, and slowly while anything is held; idle otherwise.
 
     ``read`` asks kubelet once, as ``read_holdings`` does. ``first`` is what was read at start,
-    None if kubelet gave no answer then: it is asked again until it does.
+    None if kubelet gave no answer then: it is asked again until it does. It hears the bus from its
+    making on: what is allocated before ``run`` is asked about too.
     """
 
     def __init__(
@@ -107,14 +109,25 @@ class HoldingsFollower:
         self._read = read
         self._holdings = first or Holdings()
         self._expecting = first is None
+        self._failures = int(first is None)
+        """How often kubelet gave no answer since it last did."""
+        self._is_fresh = False
+        """Whether kubelet came anew, and may not know its pods yet."""
+        self._doubted = False
         self._asked = asyncio.Event()
         self._last_s = -PAUSE_S
+        self._leave = ExitStack()
+        self._leave.callback(bus.on(DevicesAllocated, lambda _: self._asked.set()))
+        self._leave.callback(bus.on(KubeletSocketAppeared, self._kubelet_appeared))
+
+    def _kubelet_appeared(self, _: KubeletSocketAppeared) -> None:
+        self._is_fresh = True
+        self._failures = 0
+        self._asked.set()
 
     async def run(self) -> None:
         """Publish HoldingsRead for each answer, until cancelled."""
-        with ExitStack() as subscriptions:
-            for kind in (DevicesAllocated, KubeletSocketAppeared):
-                subscriptions.callback(self._bus.on(kind, lambda _: self._asked.set()))
+        with self._leave:
             while True:
                 if await self._is_allocation_due():
                     # Kubelet may not have recorded all of it yet: ask once more, later.
@@ -125,9 +138,8 @@ class HoldingsFollower:
 
     async def _is_allocation_due(self) -> bool:
         """Wait for the next question; tells whether an allocation is the reason."""
-        may_change = self._expecting or self._holdings.holdings
         try:
-            async with asyncio.timeout(SLOW_S if may_change else None):
+            async with asyncio.timeout(self._pause_s()):
                 await self._asked.wait()
         except TimeoutError:
             return False
@@ -136,14 +148,33 @@ class HoldingsFollower:
         self._asked.clear()
         return True
 
+    def _pause_s(self) -> float | None:
+        """How long to wait for a reason to ask; None = for ever."""
+        if self._doubted:
+            return PAUSE_S
+        if self._failures:
+            return retry_delay_s(self._failures - 1)
+        return SLOW_S if self._expecting or self._holdings.holdings else None
+
     async def _ask(self) -> bool:
         asked_at = self._last_s = asyncio.get_running_loop().time()
         holdings = await self._read()
         if holdings is None:
+            self._failures += 1
+            return False
+        self._failures = 0
+        if self._is_doubtful(holdings):
             return False
         self._holdings = holdings
         self._bus.publish(HoldingsRead(holdings, asked_at))
         return True
+
+    def _is_doubtful(self, holdings: Holdings) -> bool:
+        """Whether a kubelet that has just come forgets devices: it is asked once more."""
+        lost = self._holdings.by_device.keys() - holdings.by_device.keys()
+        self._doubted = self._is_fresh and bool(lost)
+        self._is_fresh = False
+        return self._doubted
 
 
 def _decode(reply: bytes, is_ours: Callable[[str], bool]) -> Holdings:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import shutil
+import signal
 import time
 from functools import partial
 from pathlib import Path
@@ -238,6 +239,24 @@ def test_the_second_agent_of_a_node_waits_and_takes_over(
             second.wait_for("plugin.registered")
             has(kubelet, 2)
             assert kubelet.count(NET) == 2
+
+
+def test_the_second_agent_of_a_node_serves_what_is_configured_when_its_turn_comes(
+    host: HostBuilder, config: ConfigFile, kubelet: Kubelet
+) -> None:
+    host.pf(PF, "ens1f0", vfs=2)
+    config.write(pool("old", drivers=["iavf"]))
+    with AgentProcess(host.root, config.path) as first:
+        has(kubelet, 2, "example.com/old")
+        with AgentProcess(host.root, config.path) as second:
+            second.wait_for("lock.waiting")
+            config.write(pool("net", drivers=["iavf"]))
+            has(kubelet, 2)
+            second.process.send_signal(signal.SIGHUP)
+            first.process.kill()
+            second.wait_for("plugin.registered")
+            assert kubelet.count("example.com/old") == 1
+            assert second.stop() == 0
 
 
 def test_an_idle_agent_sleeps_and_says_nothing(

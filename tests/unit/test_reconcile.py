@@ -5,6 +5,7 @@ import asyncio
 import attrs
 import pytest
 
+from agent.bus import Bus
 from agent.discovery.monitor import QUIET_S
 from agent.health.records import Cause, Health
 from agent.model.answers import Offer
@@ -12,13 +13,13 @@ from agent.model.events import DevicesAllocated, HostHint, SnapshotTaken
 from agent.model.snapshot import Snapshot
 from agent.pools.held import Holder
 from agent.pools.ledger import CONFIRM_WITHIN_S
-from agent.reconcile import RETRY_FILES_S
+from agent.reconcile import RETRY_FILES_S, Reconciler
 from agent.state_events import HealthChanged, PoolsChanged
 from tests.support.devices import vf
 from tests.support.log_lines import LogLines
 from tests.support.pools import config, pool
 from tests.support.reconciling import VF, carrier, family, ids, node
-from tests.support.scripted import ScriptedHost, ScriptedSpecs, now
+from tests.support.scripted import RecordingFleet, ScriptedHost, ScriptedSpecs, now
 
 pytestmark = pytest.mark.looptime
 
@@ -277,6 +278,13 @@ async def test_what_chose_a_device_is_remembered_from_the_answer_on() -> None:
         at.bus.publish(DevicesAllocated("intel.com/other", (second.id,)))
         await asyncio.sleep(1.0)
         assert at.reconciler.pools.held.chosen == {first.id: member.selectors}
+
+
+async def test_an_allocation_before_the_first_pass_is_over_is_known() -> None:
+    bus = Bus()
+    reconciler = Reconciler(bus, RecordingFleet(), ScriptedSpecs())
+    bus.publish(DevicesAllocated(VF, ("0000:3b:02.0",)))
+    assert reconciler.ledger.held.of(VF) == {"0000:3b:02.0"}
 
 
 async def test_holders_that_are_told_again_cause_no_pass() -> None:

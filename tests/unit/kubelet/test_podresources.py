@@ -170,9 +170,26 @@ async def test_many_allocations_are_asked_about_in_turns_of_five_seconds() -> No
 
 @pytest.mark.looptime
 async def test_a_kubelet_silent_at_start_is_asked_again_until_it_answers() -> None:
-    rhythm = Rhythm(None, None, None, Holdings())
+    rhythm = Rhythm(None, *[None] * 7, Holdings())
     await rhythm.run(3600)
-    assert rhythm.asked_at == [30, 60, 90]
+    quick = [0.03, 0.06, 0.09, 0.12, 0.15]
+    assert rhythm.asked_at == pytest.approx([*quick, 1.15, 3.15, 8.15])
+    assert len(rhythm.told) == 1
+
+
+@pytest.mark.looptime
+async def test_a_question_without_an_answer_is_asked_again_soon() -> None:
+    rhythm = Rhythm(HELD, None, None, HELD)
+    await rhythm.run(50)
+    assert rhythm.asked_at == pytest.approx([30, 30.03, 30.06])
+
+
+@pytest.mark.looptime
+async def test_what_is_allocated_before_it_runs_is_asked_about() -> None:
+    rhythm = Rhythm(Holdings())
+    rhythm.bus.publish(ALLOCATED)
+    await rhythm.run(20)
+    assert rhythm.asked_at == [1]
 
 
 @pytest.mark.looptime
@@ -180,3 +197,20 @@ async def test_a_new_kubelet_is_asked_soon() -> None:
     rhythm = Rhythm(Holdings())
     await rhythm.run(20, (10, KubeletSocketAppeared()))
     assert rhythm.asked_at == [11]
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("second", [HELD, Holdings()])
+async def test_a_new_kubelet_that_forgets_devices_is_asked_once_more(second: Holdings) -> None:
+    """Until it has heard of its pods it may know of none."""
+    rhythm = Rhythm(HELD, Holdings(), second)
+    await rhythm.run(20, (10, KubeletSocketAppeared()))
+    assert rhythm.asked_at == [11, 16]
+    assert rhythm.told == [HoldingsRead(second, 16)]
+
+
+@pytest.mark.looptime
+async def test_a_new_kubelet_that_knows_all_devices_is_believed_at_once() -> None:
+    rhythm = Rhythm(HELD, HELD)
+    await rhythm.run(20, (10, KubeletSocketAppeared()))
+    assert rhythm.told == [HoldingsRead(HELD, 11)]
