@@ -166,8 +166,9 @@ class LinkMonitor:
             self.links = links
             self._filter()
             self._bus.publish(LinksChanged(links))
-            if before is not None and self._moved(before, fact):
-                self._bus.publish(HostHint("link", self._owners(before, fact)))
+            if self._moved(before, fact):
+                known = (fact,) if before is None else (before, fact)
+                self._bus.publish(HostHint("link", self._owners(*known)))
         if not answered and not fact.gone:
             self._ask({fact.name})
 
@@ -179,8 +180,14 @@ class LinkMonitor:
         found = frozenset(owner.id for owner in known if owner is not None)
         return found or None
 
-    def _moved(self, before: LinkFact, fact: LinkFact) -> bool:
-        """Whether more changed than the link's state: name, master, or the namespace."""
+    def _moved(self, before: LinkFact | None, fact: LinkFact) -> bool:
+        """Whether more changed than the link's state: name, master, or the namespace.
+
+        The first word on an interface is held against the scan: it may have changed since.
+        """
+        if before is None:
+            scanned = next((n for n in self._carriers if n.name == fact.name), None)
+            return scanned is not None and (scanned.master is None) != (fact.master is None)
         old = (before.name, before.master, before.gone)
         return old != (fact.name, fact.master, fact.gone)
 

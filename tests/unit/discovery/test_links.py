@@ -185,6 +185,18 @@ def test_a_pf_whose_netdev_goes_to_another_namespace_is_gone_and_a_reason_to_sca
 
 @pytest.mark.root
 @needs_root
+def test_a_pf_that_joined_a_bridge_while_it_was_scanned_is_looked_at_again() -> None:
+    async def work(at: Follower) -> frozenset[str] | None:
+        ip("link add br0 type bridge", "link set pf1 master br0")
+        at.bus.publish(SnapshotTaken(host(PF0, PF1), settled=True))
+        await at.until(lambda: "link" in at.hints)
+        return at.touched[-1][1]
+
+    assert following(work, PF0) == frozenset({PF1.id})
+
+
+@pytest.mark.root
+@needs_root
 def test_a_pf_that_becomes_part_of_a_bridge_is_a_reason_to_scan_and_so_is_leaving_it() -> None:
     async def work(at: Follower) -> bool:
         ip("link add br0 type bridge", "link set pf0 master br0")
