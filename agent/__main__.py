@@ -6,12 +6,13 @@ Only what a command uses is imported for it.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import threading
 from collections.abc import Sequence
 from importlib import import_module
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 from agent.errors import AgentError, ConfigError, UsageError
 from agent.lean import lean_imports
@@ -22,8 +23,10 @@ EXIT_BAD_INPUT = 2
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Run a command line and end the process with its exit code."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by whoever started this
+            setattr(sys, name, _nowhere())
     code = run(sys.argv[1:] if argv is None else argv)
-    sys.stdout.flush()
     sys.stderr.flush()
     if any(thread.daemon for thread in threading.enumerate()):
         os._exit(code)  # a read that hangs in a driver must not hold up the end of the process
@@ -33,7 +36,8 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 def run(argv: Sequence[str]) -> int:
     """Run a command line; returns its exit code. Faults that were foreseen print one message."""
     try:
-        return _dispatch(argv)
+        code = _dispatch(argv)
+        sys.stdout.flush()
     except (UsageError, ConfigError) as error:
         _say(error)
         return EXIT_BAD_INPUT
@@ -41,10 +45,21 @@ def run(argv: Sequence[str]) -> int:
         _say(error)
         return EXIT_CRASH
     except BrokenPipeError:
-        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115 - `| head` took what it wanted
+        sys.stdout = _nowhere()  # `| head` took what it wanted
         return 0
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        sys.stdout = _nowhere()
+        _say(AgentError(f"the output cannot be written: {error.strerror}"))
+        return EXIT_CRASH
     except KeyboardInterrupt:
         return 0
+    return code
+
+
+def _nowhere() -> TextIO:
+    return open(os.devnull, "w")  # noqa: PTH123 - for the rest of the process
 
 
 def _say(error: AgentError) -> None:

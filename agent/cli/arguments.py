@@ -291,7 +291,7 @@ def _add_completion(commands: _Commands[_Parser]) -> None:
 def _add_demo(commands: _Commands[_Parser]) -> None:
     commands.add_parser(
         "demo",
-        help="show the whole job on an embedded sample node, in about 10 s",
+        help="show the whole job on an embedded sample node, in a few seconds",
         description="Runs the agent on a laid-out sample node with a kubelet stand-in, in a "
         "temporary folder: registration, list, link failure and recovery, hot-plug, allocation, "
         "reload. Touches nothing of this host.",

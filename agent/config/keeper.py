@@ -53,6 +53,7 @@ class ConfigStanding:
     """How the file stands, for readiness and status."""
 
     path: str
+    """The file that was read or looked for, inside the folder where one was given."""
     in_force: bool = False
     """Whether any configuration is in force."""
     rejected: str = ""
@@ -61,6 +62,8 @@ class ConfigStanding:
     """Pools of the file in force that are left out because of their errors."""
     reloads: int = 0
     failures: int = 0
+    idle: str = ""
+    """Why there are no pools though nothing is wrong; empty = there may be some."""
 
 
 class ConfigKeeper:
@@ -92,7 +95,7 @@ class ConfigKeeper:
         self._seen = (source.state, source.data)
         if source.is_idle:
             logs.emit("config.idle", path=str(source.path), reason=source.message)
-            self._accept(Config())
+            self._accept(Config(), source)
             return
         self._has_file = True
         if source.state is not SourceState.READ:
@@ -101,7 +104,7 @@ class ConfigKeeper:
         _tell_problems(loaded)
         if not loaded.usable or loaded.config is None:
             raise ConfigError(f"nothing in {source.path} can be used", loaded.problems)
-        self._accept(loaded.config)
+        self._accept(loaded.config, source)
         self.standing = attrs.evolve(self.standing, refused=_names(loaded))
         _tell_refused(loaded)
         logs.emit("config.in_force", path=str(source.path), pools=len(loaded.config.pools))
@@ -114,9 +117,16 @@ class ConfigKeeper:
             strict=self._strict,
         )
 
-    def _accept(self, config: Config) -> None:
+    def _accept(self, config: Config, source: SourceResult) -> None:
         self.config = config
-        self.standing = attrs.evolve(self.standing, in_force=True, rejected="", refused=())
+        self.standing = attrs.evolve(
+            self.standing,
+            path=str(source.path),
+            in_force=True,
+            idle=source.message if source.is_idle else "",
+            rejected="",
+            refused=(),
+        )
 
     async def reload(self, *, asked: bool = False) -> None:
         """Read the file again and put it in force if it is without errors.
@@ -135,7 +145,7 @@ class ConfigKeeper:
         elif source.is_idle:
             logs.emit("config.idle", path=str(source.path), reason=source.message)
             self._has_file = False
-            self._put_in_force(Config())
+            self._put_in_force(Config(), source)
         elif source.state is not SourceState.READ:
             self._reject(source.message)
         else:
@@ -152,12 +162,12 @@ class ConfigKeeper:
             return
         self._has_file = True
         logs.emit("config.reloaded", path=str(source.path), pools=len(loaded.config.pools))
-        self._put_in_force(loaded.config)
+        self._put_in_force(loaded.config, source)
 
-    def _put_in_force(self, config: Config) -> None:
+    def _put_in_force(self, config: Config, source: SourceResult) -> None:
         self.standing = attrs.evolve(self.standing, reloads=self.standing.reloads + 1)
         changed = config != self.config
-        self._accept(config)
+        self._accept(config, source)
         if changed:
             self._bus.publish(ConfigChanged(config))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ipaddress import IPv6Address
+
 from agent.errors import UsageError
 from agent.records import frozen
 
@@ -28,9 +30,21 @@ def parse_address(text: str) -> Address:
     if colon and host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:
-        raise UsageError(f"--http-address {text!r}: an IPv6 address needs brackets: [{host}]:PORT")
+        raise UsageError(
+            f"--http-address {text!r}: an IPv6 address is written in brackets, with a port after "
+            f"them: [{_meant(text.strip().strip('[]'))}]:PORT"
+        )
     if not (port.isascii() and port.isdigit() and int(port) <= _HIGHEST_PORT):
         raise UsageError(
             f"--http-address {text!r} is not HOST:PORT with a port from 0 to {_HIGHEST_PORT}"
         )
     return Address(host or None, int(port))
+
+
+def _meant(bare: str) -> str:
+    """The address in a text without brackets, which may end in a port."""
+    address = bare.rpartition(":")[0]
+    try:
+        return str(IPv6Address(address))
+    except ValueError:
+        return bare

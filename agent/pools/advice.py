@@ -217,7 +217,7 @@ def _by_pf(criterion: Criterion, _: list[Device], pools: Pools) -> Iterator[str]
     pf_of = _BY_PF[criterion.key]
     named = [p for p in pools.snapshot.pfs.values() if criterion.wanted.names(pf_of(p))]
     if not named:
-        yield "write the name of one of these, or a pattern that fits it"
+        yield f"write {_PF_WRITTEN[criterion.key]}"
     elif more := [p for p in named if 0 < p.num_vfs < p.total_vfs]:
         most = ", ".join(f"{pf_of(p)} {p.total_vfs}" for p in more)
         yield f"use an index that exists, or make more VFs by sriov_numvfs (at most {most})"
@@ -228,7 +228,22 @@ _BY_PF: Mapping[str, Callable[[Device], str | None]] = {
     "pfNames": lambda d: d.pf_name,
     "rootDevices": lambda d: d.pf_address,
 }
-_NOTES_KNOW_BEST = frozenset({*_BY_PF, "isRdma", "vdpaType", "ddpProfiles", "auxTypes"})
+_PF_WRITTEN = {
+    "pfNames": "the name of one of these, or a pattern that fits it",
+    "rootDevices": "the PCI address of one of these",
+}
+_NOTES_KNOW_BEST = frozenset(
+    {
+        *_BY_PF,
+        "acpiIndexes",
+        "auxTypes",
+        "ddpProfiles",
+        "isRdma",
+        "pKeys",
+        "pciAddresses",
+        "vdpaType",
+    }
+)
 """Selectors whose notes name the fix; it is told here too, so that one sentence says all."""
 _VFS_COULD_HAVE = frozenset({"devices", "drivers"})
 _Remedy = Callable[[Criterion, list[Device], Pools], Iterator[str]]

@@ -43,7 +43,8 @@ def remedy(driver: str, counts: Mapping[str, int]) -> str:
         return f"; {driver} is an RDMA driver that binds below the function: use isRdma instead"
     if driver == "vfio-pci":
         return "; load vfio-pci and bind the functions to it (driverctl, or driver_override)"
-    near = get_close_matches(driver.replace("_", "-"), [*counts, "vfio-pci"], n=1, cutoff=0.8)
+    meant = driver.replace("_", "-").lower()
+    near = get_close_matches(meant, [*counts, "vfio-pci"], n=1, cutoff=0.8)
     return f"; did you mean {near[0]}?" if near and near[0] != driver else ""
 
 

@@ -61,6 +61,8 @@ def _without_stream(state: AgentState, resource: str) -> str:
 
 
 def _details(state: AgentState) -> Iterator[str]:
+    if state.config.idle:
+        yield state.config.idle
     if state.config.rejected:
         yield (
             "the configuration file as it is now is refused, the last good one stays in force: "

@@ -39,6 +39,24 @@ def test_discover_accounts_for_every_function_of_this_machine() -> None:
         assert device["reason"]
 
 
+@pytest.mark.parametrize(
+    ("to", "code", "said"),
+    [
+        (">/dev/full", 1, "sriov-agent: the output cannot be written: No space left on device\n"),
+        (">&-", 0, ""),
+        ("| head -1 >/dev/null", 0, ""),
+    ],
+)
+def test_an_output_that_takes_nothing_is_no_crash(
+    host: HostBuilder, to: str, code: int, said: str
+) -> None:
+    host.pf("0000:3b:00.0", "ens1f0", vfs=2)
+    command = f"{sys.executable} -m agent discover --host-root {host.root} {to}"
+    shell = ["sh", "-c", command]
+    done = subprocess.run(shell, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (code, said)
+
+
 def test_discover_shows_a_table_with_pools_and_reasons(
     host: HostBuilder, config: ConfigFile
 ) -> None:

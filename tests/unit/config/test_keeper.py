@@ -54,8 +54,10 @@ async def test_a_folder_without_a_file_at_the_start_is_idle_until_one_comes(
     await keeper.reload()
     assert (keeper.config.pools, keeper.standing.in_force) == ((), True)
     assert keeper.standing.rejected == ""
+    assert "holds neither worker-1 nor config.json" in keeper.standing.idle
     (tmp_path / "worker-1").write_text(GOOD)
     await keeper.reload()
+    assert (keeper.standing.path, keeper.standing.idle) == (str(tmp_path / "worker-1"), "")
     assert [p.name for p in keeper.config.pools] == ["net"]
 
 

@@ -30,9 +30,10 @@ def test_anything_else_is_refused_by_name(text: str) -> None:
         parse_address(text)
 
 
-def test_an_ipv6_address_without_brackets_is_told_how_to_write_it() -> None:
-    with pytest.raises(UsageError, match=r"needs brackets: \[::1\]:PORT"):
-        parse_address("::1:9811")
+@pytest.mark.parametrize("text", ["::1:9811", "::1", "[::1]", "[::1:80"])
+def test_an_ipv6_address_without_brackets_or_port_is_told_how_to_write_it(text: str) -> None:
+    with pytest.raises(UsageError, match=r"after them: \[::1\]:PORT"):
+        parse_address(text)
 
 
 @pytest.mark.parametrize("text", ["127.0.0.1:9811", "[::1]:9811", "*:9811"])

@@ -81,6 +81,13 @@ def test_an_agent_that_was_asked_to_stop_is_not_ready_though_its_lists_are_follo
     assert missing(stopping=True) == ("it was asked to stop",)
 
 
+def test_an_agent_without_pools_on_purpose_is_ready_and_says_why() -> None:
+    idle = ConfigStanding("d/config.json", in_force=True, idle="d holds no config.json")
+    assert readiness(attrs.evolve(READY, config=idle)) == Readiness(
+        details=("d holds no config.json",)
+    )
+
+
 def test_a_hanging_scan_is_not_ready() -> None:
     assert missing(scan=ScanStanding(3, stalled_s=20.0)) == ("a scan of the host hangs since 20 s",)
 
