@@ -14,11 +14,8 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import NoReturn, TextIO
 
-from agent.errors import AgentError, ConfigError, UsageError
+from agent.errors import AgentError
 from agent.lean import lean_imports
-
-EXIT_CRASH = 1
-EXIT_BAD_INPUT = 2
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
@@ -38,12 +35,9 @@ def run(argv: Sequence[str]) -> int:
     try:
         code = _dispatch(argv)
         sys.stdout.flush()
-    except (UsageError, ConfigError) as error:
-        _say(error)
-        return EXIT_BAD_INPUT
     except AgentError as error:
         _say(error)
-        return EXIT_CRASH
+        return error.exit_code
     except BrokenPipeError:
         sys.stdout = _nowhere()  # `| head` took what it wanted
         return 0
@@ -52,7 +46,7 @@ def run(argv: Sequence[str]) -> int:
             raise
         sys.stdout = _nowhere()
         _say(AgentError(f"the output cannot be written: {error.strerror}"))
-        return EXIT_CRASH
+        return AgentError.exit_code
     except KeyboardInterrupt:
         return 0
     return code

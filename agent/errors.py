@@ -6,13 +6,20 @@ from __future__ import annotations
 class AgentError(Exception):
     """Root of the agent's own errors: a fault that was foreseen and has a message for people."""
 
+    exit_code = 1
+    """Of the process that it ends: 2 for what was given to it, 1 for everything else."""
+
 
 class UsageError(AgentError):
-    """A command line that cannot be followed; ends the process with exit code 2."""
+    """A command line that cannot be followed."""
+
+    exit_code = 2
 
 
 class ConfigError(AgentError):
     """A configuration that cannot be used; ``problems`` holds everything that was found."""
+
+    exit_code = 2
 
     def __init__(self, message: str, problems: tuple[object, ...] = ()) -> None:
         super().__init__(message)

@@ -46,6 +46,13 @@ _ALL = (
     LogEvent("agent.stopped", INFO, (), "Everything is closed; the process ends."),
     LogEvent("agent.failed", ERROR, ("error",), "A bug: the process ends with exit code 1."),
     LogEvent(
+        "agent.refused",
+        ERROR,
+        ("error",),
+        "It cannot run, and the process ends: exit code 2 for a configuration or an argument that "
+        "cannot be used, else 1. Only with --log-format json; otherwise it is told in plain words.",
+    ),
+    LogEvent(
         "log.library",
         WARNING,
         ("library", "message", "error", "times"),

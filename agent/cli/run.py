@@ -17,10 +17,23 @@ from agent.options import RunOptions
 
 
 def command(arguments: Namespace) -> int:
-    """Run until asked to stop. Raises AgentError for what was foreseen; a bug is exit code 1."""
+    """Run until asked to stop; returns the exit code. A bug is 1.
+
+    Raises AgentError for what was foreseen, for people to read; a stream of JSON has an event.
+    """
     level = arguments.verbosity if arguments.verbosity is not None else arguments.log_level
     logs.configure(logs.parse_level(level), arguments.log_format)
     library_logs.follow_libraries()
+    try:
+        return _run(arguments)
+    except AgentError as error:
+        if arguments.log_format != "json":
+            raise
+        logs.emit("agent.refused", error=str(error))
+        return error.exit_code
+
+
+def _run(arguments: Namespace) -> int:
     if arguments.log_dir:
         logs.emit("log.dir_unused", log_dir=arguments.log_dir)
     options = run_options(arguments)

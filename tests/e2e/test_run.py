@@ -121,6 +121,7 @@ def test_a_config_of_which_nothing_is_usable_is_exit_2_without_a_traceback(
     text = "".join(agent.raw)
     assert words in text
     assert "Traceback" not in text
+    assert [json.loads(line)["event"] for line in agent.raw][-1] == "agent.refused"
 
 
 @pytest.mark.parametrize("kind", ["missing", "directory without a key", "fifo"])
