@@ -39,5 +39,14 @@ def test_the_notes_after_an_install_say_how_to_see_it_work(
     assert notes == golden.read_text("utf-8")
 
 
+@pytest.mark.parametrize(("address", "is_local"), [("10.1.1.1", False), ("127.0.0.2", True)])
+def test_the_notes_send_nobody_to_an_address_at_which_nothing_listens(
+    newest_helm: Helm, address: str, *, is_local: bool
+) -> None:
+    notes = newest_helm.notes({"http": {"enabled": True, "address": address}})
+    assert ("port-forward" in notes) == is_local
+    assert (f"port 9811 of {address}" in notes) != is_local
+
+
 def test_every_golden_file_belongs_to_a_set_of_values() -> None:
     assert {path.name.partition(".")[0] for path in GOLDEN.iterdir()} == set(MATRIX)
