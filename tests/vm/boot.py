@@ -6,6 +6,7 @@ import json
 import os
 import selectors
 import shlex
+import signal
 import socket
 import subprocess
 import time
@@ -137,6 +138,11 @@ class Guest:
     def age_s(self) -> float:
         """Seconds since the power was switched on."""
         return time.monotonic() - self._started
+
+    @property
+    def aborted(self) -> bool:
+        """Whether the emulator found a fault of its own; to be asked when the messages are over."""
+        return self._process.wait() == -signal.SIGABRT
 
     @property
     def status(self) -> int | None:

@@ -3,7 +3,8 @@
 The tests of each folder of `GUESTS` are collected here as usual. The first of a folder boots its
 machine, which runs all that were selected in one session of its own and sends each report as it
 comes; here it is reported as if it had been run here, so that every pytest option that reads
-results works. One machine runs at a time.
+results works. One machine runs at a time. Where QEMU itself aborts, a second machine goes on, once:
+emulating several processors it can trip over a device that comes or goes (`iotlb_to_section`).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from .cache import cache_folder
 from .furnish import furnished
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
 # The folders whose tests are run in guests, and what each guest is furnished with.
 GUESTS: dict[Path, Furnish] = {
@@ -72,12 +73,25 @@ class Relay:
         if not self._stays or self._stays[-1].folder != folder:
             if self._stays:
                 self._stays[-1].end(orderly=True)
-            items = [each for each in item.session.items if guest_of(each) == folder]
-            self._stays.append(Stay.begun(self._config, folder, items))
-        for report in self._stays[-1].reports_of(item):
+            self._stays.append(Stay.begun(self._config, folder, _items_from(item, whole=True)))
+        for report in self._reports_of(item):
             item.ihook.pytest_runtest_logreport(report=report)
         item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
         return True
+
+    def _reports_of(self, item: pytest.Item) -> Iterator[pytest.TestReport]:
+        """Those of its guest, or of a second one if the first was lost by QEMU's own fault."""
+        stay = self._stays[-1]
+        if (yield from stay.reports_of(item)):
+            return
+        if stay.guest.aborted and not stay.is_second:
+            stay.figures.append(f"QEMU aborted; a second guest goes on with {item.name}")
+            stay.end(orderly=False)
+            stay = Stay.begun(self._config, stay.folder, _items_from(item), is_second=True)
+            self._stays.append(stay)
+            if (yield from stay.reports_of(item)):
+                return
+        yield stay.failure(item)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
@@ -116,10 +130,18 @@ class Stay:
     _messages: Iterator[dict[str, Any]]
     figures: list[str] = attrs.field(factory=list)
     trouble: list[str] = attrs.field(factory=list)
+    is_second: bool = False
     _told: bool = False
 
     @classmethod
-    def begun(cls, config: pytest.Config, folder: Path, items: list[pytest.Item]) -> Self:
+    def begun(
+        cls,
+        config: pytest.Config,
+        folder: Path,
+        items: list[pytest.Item],
+        *,
+        is_second: bool = False,
+    ) -> Self:
         """Boot the guest of a folder, to run these items."""
         words = ["-c", str(config.inipath), "--rootdir", str(config.rootpath)]
         words += [f"--override-ini={each}" for each in config.option.override_ini or ()]
@@ -135,7 +157,7 @@ class Stay:
             echo=functools.partial(_echo, config),
             furnish=GUESTS[folder],
         )
-        return cls(folder, guest, config, guest.messages())
+        return cls(folder, guest, config, guest.messages(), is_second=is_second)
 
     def end(self, *, orderly: bool) -> None:
         """See the guest power itself off, or end it at once; to be called once."""
@@ -147,8 +169,8 @@ class Stay:
                 self.trouble.append(f"the guest's pytest ended with {guest.status}")
             self.figures.append(f"the guest was on for {guest.age_s:.1f} s")
 
-    def reports_of(self, item: pytest.Item) -> Iterator[pytest.TestReport]:
-        """The reports of one item's phases; a failure where the guest sends none."""
+    def reports_of(self, item: pytest.Item) -> Generator[pytest.TestReport, None, bool]:
+        """The reports of one item's phases; returns whether the guest sent all of them."""
         for message in self._messages:
             report = self._config.hook.pytest_report_from_serializable(
                 config=self._config, data=message
@@ -164,10 +186,11 @@ class Stay:
             yield report
             if report.when == "teardown":
                 self.figures += [f"{name}: {value}" for name, value in report.user_properties]
-                return
-        yield self._failure(item)
+                return True
+        return False
 
-    def _failure(self, item: pytest.Item) -> pytest.TestReport:
+    def failure(self, item: pytest.Item) -> pytest.TestReport:
+        """What is reported of an item in place of what the guest did not send."""
         why = f"its {LIMIT_S:.0f} s were over" if self.guest.overran else "it ended"
         if not self._told:
             self._told = True
@@ -181,6 +204,12 @@ class Stay:
             longrepr=f"no result of this test came from the guest: {why}",
             when="call",
         )
+
+
+def _items_from(item: pytest.Item, *, whole: bool = False) -> list[pytest.Item]:
+    """The items of its guest, from this one on or all."""
+    items = [each for each in item.session.items if guest_of(each) == guest_of(item)]
+    return items if whole else items[items.index(item) :]
 
 
 def _echo(config: pytest.Config, line: str) -> None:

@@ -40,6 +40,15 @@ def test_a_guest_that_overruns_its_time_is_ended(tmp_path: Path) -> None:
         assert list(guest.messages()) == []
         assert guest.overran
         assert guest.status is None
+        assert not guest.aborted
+
+
+def test_an_emulator_that_aborts_is_told_from_one_that_was_ended(tmp_path: Path) -> None:
+    with _booted(tmp_path, limit_s=60) as guest:
+        os.kill(guest.pid, signal.SIGABRT)
+        assert list(guest.messages()) == []
+        assert guest.aborted
+        assert not guest.overran
 
 
 def test_leaving_the_context_ends_the_guest(tmp_path: Path) -> None:
