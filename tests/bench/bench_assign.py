@@ -26,7 +26,7 @@ from agent.pools.assign import assign
 from agent.pools.records import Pools
 from agent.reconcile import Reconciler
 from tests.bench import harness, stall
-from tests.bench.bench_scan import best_s
+from tests.bench.bench_scan import rounds_s, typical_s
 from tests.bench.harness import Curve, Figure, Result
 
 Json = dict[str, Any]
@@ -89,15 +89,16 @@ SHAPES: Mapping[str, Callable[[int, int], list[Json]]] = {
 
 def cost_ms(snapshot: Snapshot, config: Config) -> float:
     """Processor time of one assignment; look-up tables are made anew as after a scan."""
-    (best,) = best_s(lambda: assign(attrs.evolve(snapshot), config))
-    return best * 1e3
+    return min(t for (t,) in rounds_s(lambda: assign(attrs.evolve(snapshot), config))) * 1e3
 
 
 def against_scan(vfs: int, pools: int) -> Figure:
     """In percent of the scan of the same host."""
     host = harness.laid_out(vfs)
     snapshot, config = scan(host.roots), configured(ranges(pools, vfs))
-    took, floor = best_s(lambda: assign(attrs.evolve(snapshot), config), lambda: scan(host.roots))
+    floor, took = typical_s(
+        lambda: scan(host.roots), lambda: assign(attrs.evolve(snapshot), config)
+    )
     percent = took / floor * 100
     return Figure(
         "assign",
@@ -111,14 +112,16 @@ def against_scan(vfs: int, pools: int) -> Figure:
 
 def growth(shape: str, vfs: int, pools: int) -> list[Figure]:
     """Twice the devices and twice the pools."""
-    times = []
+    runs = []
     for factor in (1, 2):
         host = dealt(scan(harness.laid_out(vfs * factor // 2).roots), pools * factor // 2)
         config = configured(SHAPES[shape](pools * factor // 2, vfs * factor // 2))
-        times.append(cost_ms(host, config))
-    ratio = times[1] / times[0]
+        # Look-up tables are made anew, as after a scan.
+        runs.append(lambda host=host, config=config: assign(attrs.evolve(host), config))
+    half, whole = typical_s(*runs)
+    ratio = whole / half
     return [
-        Figure("assign", f"{vfs} VFs to {pools} pools by {shape}", times[1], "ms"),
+        Figure("assign", f"{vfs} VFs to {pools} pools by {shape}", whole * 1e3, "ms"),
         Figure(
             "assign",
             f"that against half the VFs and pools, {shape}",
