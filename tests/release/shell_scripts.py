@@ -19,8 +19,11 @@ _KEPT = {".ci", ".github"}
 
 
 def shell_scripts(root: Path) -> Iterator[Path]:
-    """Files that end in .sh or begin as shell scripts do, sorted."""
+    """Files that end in .sh or begin as shell scripts do, sorted; not of virtual environments."""
     for folder, folders, files in os.walk(root):
+        if "pyvenv.cfg" in files:
+            folders.clear()
+            continue
         folders[:] = sorted(
             f for f in folders if f not in _SKIPPED and (f in _KEPT or not f.startswith("."))
         )
