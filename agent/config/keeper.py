@@ -81,8 +81,6 @@ class ConfigKeeper:
         self._strict = strict
         self._seen: tuple[SourceState, bytes] | None = None
         self._asked = asyncio.Event()
-        self._has_file = False
-        """Whether what is in force was read from a file, whose loss takes no pools away."""
 
     async def start(self) -> None:
         """Read the file for the first time; from now on SIGHUP asks for it to be read again.
@@ -97,7 +95,6 @@ class ConfigKeeper:
             logs.emit("config.idle", path=str(source.path), reason=source.message)
             self._accept(Config(), source)
             return
-        self._has_file = True
         if source.state is not SourceState.READ:
             raise ConfigError(source.message)
         loaded = self._load(source)
@@ -140,11 +137,10 @@ class ConfigKeeper:
                 logs.emit("config.unchanged", path=str(source.path))
             return
         self._seen = seen
-        if source.state is SourceState.NO_FILE and self._has_file:
-            self._reject(source.message)
+        if source.state is SourceState.NO_FILE and not self.standing.idle:
+            self._reject(source.message)  # a file was in force, whose loss takes no pools away
         elif source.is_idle:
             logs.emit("config.idle", path=str(source.path), reason=source.message)
-            self._has_file = False
             self._put_in_force(Config(), source)
         elif source.state is not SourceState.READ:
             self._reject(source.message)
@@ -160,7 +156,6 @@ class ConfigKeeper:
             more = f" (and {count - 1} more)" if count > 1 else ""
             self._reject(f"{first}{more}")
             return
-        self._has_file = True
         logs.emit("config.reloaded", path=str(source.path), pools=len(loaded.config.pools))
         self._put_in_force(loaded.config, source)
 

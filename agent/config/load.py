@@ -18,7 +18,7 @@ from agent.config.foreign import recognise, recognise_text
 from agent.config.json_faults import JsonSyntaxError, Text
 from agent.config.json_positions import Node, Object, parse_json
 from agent.config.json_text import decode, readable
-from agent.config.names import env_names
+from agent.config.names import env_names, info_name
 from agent.config.pool import PoolReading, read_pool
 from agent.config.pool_keys import RESOURCE_LIST
 from agent.config.schema import Config, Problem, Severity
@@ -164,7 +164,8 @@ def _without_shared_env(
     owners: dict[str, PoolReading] = {}
     told = []
     for reading in readings:
-        names = env_names(reading.resource) if reading.config and reading.resource else frozenset()
+        main = env_names(reading.resource) if reading.config and reading.resource else ()
+        names = {*main, *map(info_name, main)}
         clash = next((name for name in sorted(names) if name in owners), None)
         if clash:
             message = (

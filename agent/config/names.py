@@ -49,8 +49,12 @@ def cdi_vendor_fault(prefix: str) -> str | None:
     return None if prefix[:1].isalpha() else "begins with a digit, which no CDI vendor may"
 
 
-def env_names(resource: str) -> frozenset[str]:
-    """The environment variables that a container gets for a resource, with the alias for ``-``."""
+def env_names(resource: str) -> tuple[str, ...]:
+    """``PCIDEVICE_<PREFIX>_<RESOURCE>``, and an alias that a shell can read if it holds a ``-``."""
     name = f"PCIDEVICE_{resource}".replace(".", "_").replace("/", "_").upper()
-    names = {name, name.replace("-", "_")}
-    return frozenset(names | {f"{n}_INFO" for n in names})
+    return tuple(dict.fromkeys((name, name.replace("-", "_"))))
+
+
+def info_name(env_name: str) -> str:
+    """The variable beside one of those that tells of each device."""
+    return f"{env_name}_INFO"

@@ -63,6 +63,8 @@ class CdiSpecs:
         From then on they stay as they are. Those of the spec may be older: of the last scan, or of
         a pod that had the device before. Raises OSError.
         """
+        if not self._on:
+            return
         rdma_cm = pools.snapshot.rdma_cm
         doubtful = [
             m
@@ -70,7 +72,7 @@ class CdiSpecs:
             if m.device.id in pools.held.holders
             or cdi_entry(m, rdma_cm=rdma_cm) != cdi_entry(pool.by_id[m.device.id], rdma_cm=rdma_cm)
         ]
-        if self._on and doubtful:
+        if doubtful:
             async with self._lock:
                 await renew_entries(self._folder, pool.config, doubtful, rdma_cm=rdma_cm)
 

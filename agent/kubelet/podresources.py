@@ -108,12 +108,14 @@ class HoldingsFollower:
         self._bus = bus
         self._read = read
         self._holdings = first or Holdings()
-        self._expecting = first is None
+        self._expecting = False
+        """Whether kubelet may have answers to record that it had not when it last told."""
         self._failures = int(first is None)
         """How often kubelet gave no answer since it last did."""
         self._is_fresh = False
         """Whether kubelet came anew, and may not know its pods yet."""
         self._doubted = False
+        """Whether such a kubelet forgot devices, and is asked once more before that counts."""
         self._asked = asyncio.Event()
         self._last_s = -PAUSE_S
         self._leave = ExitStack()
@@ -163,18 +165,13 @@ class HoldingsFollower:
             self._failures += 1
             return False
         self._failures = 0
-        if self._is_doubtful(holdings):
+        lost = self._holdings.by_device.keys() - holdings.by_device.keys()
+        self._doubted, self._is_fresh = self._is_fresh and bool(lost), False
+        if self._doubted:
             return False
         self._holdings = holdings
         self._bus.publish(HoldingsRead(holdings, asked_at))
         return True
-
-    def _is_doubtful(self, holdings: Holdings) -> bool:
-        """Whether a kubelet that has just come forgets devices: it is asked once more."""
-        lost = self._holdings.by_device.keys() - holdings.by_device.keys()
-        self._doubted = self._is_fresh and bool(lost)
-        self._is_fresh = False
-        return self._doubted
 
 
 def _decode(reply: bytes, is_ours: Callable[[str], bool]) -> Holdings:

@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 
+from agent.config.names import env_names, info_name
 from agent.config.schema import PoolConfig
 from agent.errors import DeviceNotUsableError, UnknownDeviceError
 from agent.model.answers import Allocation, DeviceNode
@@ -57,19 +58,13 @@ def allocation(config: PoolConfig, members: Sequence[Member], *, rdma_cm: bool) 
     )
 
 
-def env_names(config: PoolConfig) -> tuple[str, ...]:
-    """``PCIDEVICE_<PREFIX>_<RESOURCE>``, and an alias that a shell can read if it holds a ``-``."""
-    name = f"PCIDEVICE_{config.prefix}_{config.name}".replace(".", "_").upper()
-    return tuple(dict.fromkeys((name, name.replace("-", "_"))))
-
-
 def _envs(
     config: PoolConfig, device_ids: Sequence[str], info: Mapping[str, Info]
 ) -> dict[str, str]:
     envs: dict[str, str] = {}
-    for name in env_names(config):
+    for name in env_names(config.resource):
         envs[name] = ",".join(device_ids)
-        envs[f"{name}_INFO"] = json.dumps(info, separators=(",", ":"))
+        envs[info_name(name)] = json.dumps(info, separators=(",", ":"))
     return envs
 
 

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
+from agent.config.names import env_names
 from agent.errors import DeviceNotUsableError, UnknownDeviceError
 from agent.model.answers import Allocation, DeviceNode
 from agent.model.device import Device, RdmaDevice, VdpaDevice
-from agent.pools.allocation import allocation, env_names, members_for
+from agent.pools.allocation import allocation, members_for
 from agent.pools.records import Pool
 from tests.support.devices import host, pf, sf, vf
 from tests.support.pools import assigned, held, one_pool, pool, pool_config
@@ -76,7 +77,7 @@ def test_a_plain_vf_brings_its_id_in_two_envs_and_nothing_else() -> None:
 def test_env_names_turn_dots_and_case_keep_hyphens_and_add_an_alias_without(
     prefix: str, name: str, envs: tuple[str, ...]
 ) -> None:
-    assert env_names(pool_config(name, resourcePrefix=prefix)) == envs
+    assert env_names(pool_config(name, resourcePrefix=prefix).resource) == envs
 
 
 def test_the_alias_has_the_same_values_as_the_name_with_the_hyphen() -> None:
