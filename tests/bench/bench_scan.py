@@ -108,13 +108,15 @@ def whole(vfs: int, shape: str) -> tuple[Figure, Figure]:
     )
 
 
-def growth(found: list[Figure], shape: str) -> Figure:
+def growth(wholes: dict[int, Figure], shape: str) -> Figure:
     """What a VF costs on the largest host against one of the middle, both in floors."""
-    first, last = found[len(found) // 2 - 1], found[-1]
-    ratio = (last.value / (last.floor or 1)) / (first.value / (first.floor or 1))
+    sizes = tuple(wholes)
+    first, last = sizes[len(sizes) // 2 - 1], sizes[-1]
+    in_floors = {vfs: figure.value / (figure.floor or 1) for vfs, figure in wholes.items()}
+    ratio = in_floors[last] / in_floors[first]
     return Figure(
         "scan",
-        f"a VF among {last.name.split()[0]} against {first.name.split()[0]}, {shape}, in floors",
+        f"a VF among {last} against {first}, {shape}, in floors",
         ratio,
         "",
         aim=f"linear: at most {_MOST_GROWTH}",
@@ -205,19 +207,14 @@ def measure(quick: bool) -> Result:  # noqa: FBT001 - the one thing that is aske
     figures: list[Figure] = []
     lines: dict[str, list[tuple[float, float]]] = {}
     for shape in _SHAPES:
-        wholes: list[Figure] = []
-        times: list[tuple[float, float]] = []
-        floors: list[tuple[float, float]] = []
+        wholes: dict[int, Figure] = {}
         for vfs in sizes if shape == "netdev" else sizes[:-1]:
             harness.note(f"scan: {vfs} VFs, {shape}")
-            took, calls = whole(vfs, shape)
-            figures += [took, calls]
-            wholes.append(took)
-            times.append((vfs, took.value))
-            floors.append((vfs, took.floor or 0.0))
+            wholes[vfs], calls = whole(vfs, shape)
+            figures += [wholes[vfs], calls]
         figures.append(growth(wholes, shape))
-        lines[shape] = times
-        lines[f"{shape}, floor"] = floors
+        lines[shape] = [(vfs, f.value) for vfs, f in wholes.items()]
+        lines[f"{shape}, floor"] = [(vfs, f.floor or 0.0) for vfs, f in wholes.items()]
         if shape == "netdev" or not quick:
             figures += rescans(_PFS * harness.VFS_PER_PF, shape)
     figures += stalls(harness.laid_out(sizes[-1]), sizes[-1])

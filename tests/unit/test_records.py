@@ -23,7 +23,10 @@ def made(decorator: Any) -> Any:  # noqa: ANN401 - attrs' or ours
 @pytest.mark.parametrize(
     ("ours", "theirs"), [(define, attrs.define), (frozen, attrs.frozen), (record, attrs.frozen)]
 )
-def test_a_record_is_shown_and_compared_as_attrs_would(ours: Any, theirs: Any) -> None:  # noqa: ANN401
+def test_a_record_is_shown_and_compared_as_attrs_would(
+    ours: Any,  # noqa: ANN401 - as above
+    theirs: Any,  # noqa: ANN401 - as above
+) -> None:
     one, other = (made(decorator)(3, ("a", "b"), hidden=7) for decorator in (ours, theirs))
     assert repr(one) == repr(other) == "Plain(number=3, names=('a', 'b'))"
     assert one == attrs.evolve(one)

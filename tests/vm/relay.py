@@ -73,7 +73,7 @@ class Relay:
         if not self._stays or self._stays[-1].folder != folder:
             if self._stays:
                 self._stays[-1].end(orderly=True)
-            self._stays.append(Stay.begun(self._config, folder, _items_from(item, whole=True)))
+            self._stays.append(Stay.begun(self._config, folder, _items_from(item)))
         for report in self._reports_of(item):
             item.ihook.pytest_runtest_logreport(report=report)
         item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
@@ -84,10 +84,11 @@ class Relay:
         stay = self._stays[-1]
         if (yield from stay.reports_of(item)):
             return
-        if stay.guest.aborted and not stay.is_second:
+        is_first = [each.folder for each in self._stays].count(stay.folder) == 1
+        if is_first and stay.guest.aborted:
             stay.figures.append(f"QEMU aborted; a second guest goes on with {item.name}")
             stay.end(orderly=False)
-            stay = Stay.begun(self._config, stay.folder, _items_from(item), is_second=True)
+            stay = Stay.begun(self._config, stay.folder, _items_from(item))
             self._stays.append(stay)
             if (yield from stay.reports_of(item)):
                 return
@@ -130,18 +131,10 @@ class Stay:
     _messages: Iterator[dict[str, Any]]
     figures: list[str] = attrs.field(factory=list)
     trouble: list[str] = attrs.field(factory=list)
-    is_second: bool = False
     _told: bool = False
 
     @classmethod
-    def begun(
-        cls,
-        config: pytest.Config,
-        folder: Path,
-        items: list[pytest.Item],
-        *,
-        is_second: bool = False,
-    ) -> Self:
+    def begun(cls, config: pytest.Config, folder: Path, items: list[pytest.Item]) -> Self:
         """Boot the guest of a folder, to run these items."""
         words = ["-c", str(config.inipath), "--rootdir", str(config.rootpath)]
         words += [f"--override-ini={each}" for each in config.option.override_ini or ()]
@@ -157,7 +150,7 @@ class Stay:
             echo=functools.partial(_echo, config),
             furnish=GUESTS[folder],
         )
-        return cls(folder, guest, config, guest.messages(), is_second=is_second)
+        return cls(folder, guest, config, guest.messages())
 
     def end(self, *, orderly: bool) -> None:
         """See the guest power itself off, or end it at once; to be called once."""
@@ -206,10 +199,10 @@ class Stay:
         )
 
 
-def _items_from(item: pytest.Item, *, whole: bool = False) -> list[pytest.Item]:
-    """The items of its guest, from this one on or all."""
+def _items_from(item: pytest.Item) -> list[pytest.Item]:
+    """The items of its guest from this one on."""
     items = [each for each in item.session.items if guest_of(each) == guest_of(item)]
-    return items if whole else items[items.index(item) :]
+    return items[items.index(item) :]
 
 
 def _echo(config: pytest.Config, line: str) -> None:

@@ -15,31 +15,32 @@ def keeper_of(path: Path, node_name: str | None = None) -> ConfigKeeper:
     return ConfigKeeper(path, Bus(), prefix="intel.com", node_name=node_name, strict=False)
 
 
-async def test_a_file_that_goes_from_a_plain_folder_takes_no_pools_away(
-    tmp_path: Path, log_lines: LogLines
-) -> None:
-    file = tmp_path / "config.json"
+async def lost_its_file(folder: Path) -> ConfigKeeper:
+    """A keeper that began with a file in the folder, which has gone since."""
+    file = folder / "config.json"
     file.write_text(GOOD)
-    keeper = keeper_of(tmp_path)
+    keeper = keeper_of(folder)
     await keeper.start()
     file.unlink()
     await keeper.reload()
+    return keeper
+
+
+async def test_a_file_that_goes_from_a_plain_folder_takes_no_pools_away(
+    tmp_path: Path, log_lines: LogLines
+) -> None:
+    keeper = await lost_its_file(tmp_path)
     assert [p.name for p in keeper.config.pools] == ["net"]
     (rejected,) = log_lines.fields("config.rejected")
     assert rejected["reason"].startswith(f"{tmp_path} holds no config.json")
-    file.write_text(GOOD)
+    (tmp_path / "config.json").write_text(GOOD)
     await keeper.reload()
     assert keeper.standing.rejected == ""
 
 
 async def test_a_key_that_goes_from_a_config_map_takes_its_pools_along(tmp_path: Path) -> None:
     (tmp_path / "..data").mkdir()
-    file = tmp_path / "config.json"
-    file.write_text(GOOD)
-    keeper = keeper_of(tmp_path)
-    await keeper.start()
-    file.unlink()
-    await keeper.reload()
+    keeper = await lost_its_file(tmp_path)
     assert (keeper.config.pools, keeper.standing.rejected) == ((), "")
 
 

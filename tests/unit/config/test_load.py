@@ -472,7 +472,7 @@ def test_the_printed_form_of_a_v2_layout_loads_without_a_word() -> None:
 )
 def test_a_selector_beside_selectors_is_shown_as_it_is_written_inside(
     key: str,
-    value: Any,  # noqa: ANN401
+    value: Any,  # noqa: ANN401 - whatever a file may hold
     shown: str,
 ) -> None:
     (said,) = messages(one(**{key: value}))
