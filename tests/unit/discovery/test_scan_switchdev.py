@@ -44,6 +44,14 @@ def test_physical_ports_are_uplinks_in_every_spelling(host: HostBuilder, uplink:
     assert device(host, PF0).pf_name == "zzz"
 
 
+@pytest.mark.parametrize("uplink", ["p0", "p0s1", "l1p0", "l1p0s1"])
+def test_a_physical_port_is_the_uplink_though_another_netdev_came_before(
+    host: HostBuilder, uplink: str
+) -> None:
+    pf(host, PF0, aaa="", zzz=uplink)
+    assert device(host, PF0).pf_name == "zzz"
+
+
 def test_without_an_uplink_what_is_no_representor_names_the_pf(host: HostBuilder) -> None:
     pf(host, PF0, aaa="pf0vf0", zzz="")
     assert device(host, PF0).pf_name == "zzz"

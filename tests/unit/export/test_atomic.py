@@ -27,6 +27,10 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
+def has_draft_with_content(folder: Path) -> bool:
+    return any(draft.stat().st_size for draft in folder.glob("*.tmp"))
+
+
 def mode_of(path: Path) -> int:
     return stat.S_IMODE(path.lstat().st_mode)
 
@@ -248,3 +252,17 @@ def test_the_draft_of_a_write_that_was_killed_before_its_rename_goes_at_the_next
         assert draft in remove_leftover_drafts(roots)
         assert names(folder) == ["kept"]
     assert remove_leftover_drafts(roots) == ()
+
+
+async def test_a_write_that_is_cancelled_leaves_no_draft(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(OLD)
+    writing = asyncio.create_task(write_atomic(path, bytes(2**26), 0o644))
+    while not has_draft_with_content(tmp_path):
+        await asyncio.sleep(0)
+        assert not writing.done()
+    writing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await writing
+    assert names(tmp_path) == ["file"]
+    assert path.read_bytes() == OLD

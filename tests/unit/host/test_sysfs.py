@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import errno
+import os
+import re
 from pathlib import Path
 
 import pytest
@@ -36,3 +39,10 @@ def test_names_that_are_listed_still_are_the_same_objects(
     now = again(tmp_path, listed)
     assert sorted(now) == ["ens1f0v1", "ens1f0v2"]
     assert {name for name in now if any(name is known for known in listed)} == {"ens1f0v1"}
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+def test_a_process_or_host_that_has_run_out_is_not_taken_for_an_absent_file(number: int) -> None:
+    with pytest.raises(OSError, match=re.escape(os.strerror(number))):
+        sysfs.raise_if_exhausted(OSError(number, os.strerror(number)))
+    sysfs.raise_if_exhausted(OSError(errno.ENOENT, "absent"))

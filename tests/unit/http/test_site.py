@@ -10,6 +10,7 @@ from agent.config.keeper import ConfigStanding
 from agent.http.messages import Answer, Request, Stream, plain
 from agent.http.site import Site
 from agent.journal import Journal
+from agent.model.link import LinkFact, Links
 from agent.standing.state import AgentState
 from tests.support.devices import host, pf, vf
 from tests.support.moment import moment
@@ -130,3 +131,22 @@ async def test_anything_else_is_not_there_and_the_paths_are_told(path: str) -> N
     answer = await Shown().get(path)
     assert answer.status == 404
     assert b"/readyz" in answer.body
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"links": Links({7: LinkFact(7, "pf0", carrier=False)})},
+        {"servers": ()},
+        {"netlink": "closed"},
+        {"config": ConfigStanding("f", in_force=True, rejected="f:1:2: trailing comma")},
+    ],
+    ids=["links", "servers", "netlink", "config"],
+)
+async def test_a_status_in_which_anything_changed_is_sent_again(changed: dict[str, Any]) -> None:
+    shown = Shown()
+    first = await shown.get("/status")
+    tag = dict(first.headers)["etag"]
+    assert (await shown.get("/status", {"if-none-match": tag})).status == 304
+    shown.state = attrs.evolve(STATE, **changed)
+    assert (await shown.get("/status", {"if-none-match": tag})).status == 200

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import socket
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from agent.errors import KubeletUnavailableError, SocketPathTooLongError
 from agent.plugin.sockets import (
     bind_socket,
     find_foreign,
+    identify,
     is_listening,
     remove_dead,
     require_room,
@@ -161,3 +163,15 @@ def test_the_go_plugins_live_socket_is_reported_and_left_alone(roots: Roots) -> 
     with listen(path):
         assert find_foreign((roots.device_plugins,), VF) == (path,)
         assert is_listening(path)
+
+
+def test_a_file_made_again_in_the_same_inode_is_another_file(tmp_path: Path) -> None:
+    path = tmp_path / "kubelet.sock"
+    path.touch()
+    before = identify(path)
+    os.utime(path, ns=(0, 0))
+    after = identify(path)
+    assert before is not None
+    assert after is not None
+    assert (before.device, before.inode) == (after.device, after.inode)
+    assert before != after

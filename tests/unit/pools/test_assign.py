@@ -193,3 +193,15 @@ def test_a_netdev_in_a_pod_takes_a_free_device_out_of_a_link_type_pool() -> None
     away = vf("0000:3b:02.1", PF0, 1)
     chosen = one_pool(host(PF0, here, away), {"linkTypes": ["ether"]})
     assert [m.device.id for m in chosen.members] == [here.id]
+
+
+def test_a_vf_of_unknown_index_is_in_no_range_though_its_pf_is_named() -> None:
+    parent = pf("0000:3b:00.0", "pf0", num_vfs=2)
+    numbered, unknown = vf("0000:3b:02.0", parent, 0), vf("0000:3b:02.1", parent, None)
+    snapshot = host(parent, numbered, unknown)
+    assert members(assigned(snapshot, pool("vf", {"pfNames": ["pf0#0-63"]}))) == {
+        "vf": [numbered.id]
+    }
+    assert members(assigned(snapshot, pool("vf", {"pfNames": ["pf0"]}))) == {
+        "vf": [unknown.id, numbered.id]
+    }

@@ -219,3 +219,9 @@ def test_facts_are_remembered_of_held_devices_only_and_forgotten_when_they_are_f
 def test_the_newest_facts_of_a_held_device_are_the_ones_remembered() -> None:
     ledger = Ledger(told={VFS[1].id: POD}).remembering([VFS[1]]).remembering([HIDDEN])
     assert ledger.held.fact_of(HIDDEN.id, Kind.NET_DEVICE) == HIDDEN
+
+
+def test_a_selector_object_that_is_seen_to_match_comes_before_one_that_may() -> None:
+    objects = ({"vendors": ["8086"], "isRdma": True}, {"vendors": ["8086"], "pfNames": ["pf0"]})
+    (only,) = assigned(host(PF0, HIDDEN), pool("vf", *objects), held=held("vf", HIDDEN)).pools
+    assert [m.selector_object for m in only.members] == [1]
