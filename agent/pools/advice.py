@@ -16,6 +16,7 @@ from agent.records import frozen
 from agent.selectors import SELECTORS
 from agent.selectors.census import census, present, some
 from agent.selectors.drivers import remedy
+from agent.selectors.link_types import link_types_of
 
 _DEVICE_TYPES = {
     Kind.NET_DEVICE: "network function (PCI class 0x02)",
@@ -190,14 +191,15 @@ def _bind(criterion: Criterion, left: list[Device], pools: Pools) -> Iterator[st
         yield f'or ask for "drivers": ["{bound.most_common(1)[0][0]}"]'
 
 
-def _link_types(_: Criterion, left: list[Device], __: Pools) -> Iterator[str]:
-    if all(d.netdev is None for d in left):
+def _link_types(_: Criterion, left: list[Device], pools: Pools) -> Iterator[str]:
+    snapshot = pools.snapshot
+    kinds = sorted({kind for d in left for kind in link_types_of(d, snapshot.pf_of(d))})
+    if not kinds:
         yield (
-            "functions without a netdev here have no link type (unbound, bound to a userspace "
-            "driver, or in a pod): leave linkTypes out"
+            "neither these functions nor their PFs have a netdev here that tells a link type: "
+            "leave linkTypes out"
         )
     else:
-        kinds = sorted({str(n.link_type) for d in left for n in d.netdevs})
         yield f'ask for "linkTypes": ["{kinds[0]}"], or change the port\'s type in its firmware'
 
 

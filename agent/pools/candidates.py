@@ -25,6 +25,9 @@ _EXACT: Mapping[str, Callable[[Device], Hashable]] = {
 }
 """Selectors whose wanted value is a set of values of this fact."""
 
+_OF_THE_FUNCTION_TOO = frozenset({"drivers"})
+"""Facts that an auxiliary device also has from the function that it is below."""
+
 _BY_PF: Mapping[str, Callable[[Device], str | None]] = {
     "pfNames": lambda d: d.pf_name,
     "rootDevices": lambda d: d.pf_address,
@@ -40,6 +43,7 @@ class Candidates:
 
     def __init__(self, snapshot: Snapshot, kind: Kind) -> None:
         self.snapshot = snapshot
+        self.kind = kind
         self.devices = tuple(d for d in snapshot.devices if d.kind is kind)
         self.all = frozenset(range(len(self.devices)))
         self.allocatable = frozenset(i for i, d in enumerate(self.devices) if not d.has_vfs)
@@ -74,7 +78,9 @@ class Candidates:
         return self._matching[key]
 
     def _match(self, criterion: Criterion) -> frozenset[int]:
-        if fact := _EXACT.get(criterion.key):
+        fact = _EXACT.get(criterion.key)
+        has_parent = self.kind is Kind.AUX_NET_DEVICE
+        if fact is not None and not (has_parent and criterion.key in _OF_THE_FUNCTION_TOO):
             groups = self._grouped(criterion.key, fact)
             return _union(groups[w] for w in criterion.wanted if w in groups)
         if pf := _BY_PF.get(criterion.key):
@@ -89,7 +95,7 @@ class Candidates:
     def _functions(self, wanted: FunctionRanges, pfs: Mapping[str, _ByIndex]) -> Iterator[int]:
         """The functions that any entry means, without asking each function of the PF."""
         for entry in wanted.entries:
-            names = filter(entry.names, pfs) if entry.is_pattern else (entry.name,)
+            names = filter(entry.names, pfs) if entry.is_pattern else (entry.key,)
             for functions in (pfs[name] for name in names if name in pfs):
                 if entry.spans is None:
                     yield from chain.from_iterable(functions.values())
@@ -102,13 +108,13 @@ class Candidates:
                             yield from functions.get(number, ())
 
     def _indexed(self, key: str, pf: Callable[[Device], str | None]) -> Mapping[str, _ByIndex]:
-        """The functions of each PF, never the PF itself, by its name or address."""
+        """The functions of each PF, never the PF itself, by its name or address in lower case."""
         if key not in self._pfs:
             found: dict[str, dict[int | None, list[int]]] = {}
             for i, device in enumerate(self.devices):
                 name = pf(device)
                 if name is not None and device.role is not Role.PF:
-                    found.setdefault(name, {}).setdefault(device.index, []).append(i)
+                    found.setdefault(name.lower(), {}).setdefault(device.index, []).append(i)
             self._pfs[key] = found
         return self._pfs[key]
 

@@ -34,10 +34,14 @@ class Census:
         """Devices of every kind, by id."""
         return {device.id: device for device in self.everything}
 
+    def pf_of(self, device: Device) -> Device | None:
+        """The PF of a VF or SF (itself for a PF), if it is on this host."""
+        return self.by_id.get(device.pf_address) if device.pf_address else None
+
     @cached_property
     def netdev_owner(self) -> Mapping[str, Device]:
-        """The device of any kind that owns a netdev, by interface name."""
-        return {n.name: d for d in self.everything for n in d.netdevs}
+        """The device of any kind that owns a netdev, by interface name in lower case."""
+        return {n.name.lower(): d for d in self.everything for n in d.netdevs}
 
     @cached_property
     def devices(self) -> tuple[Device, ...]:

@@ -1,4 +1,8 @@
-"""Selector ``drivers``: which kernel driver is bound, by its name in ``bus/*/drivers``."""
+"""Selector ``drivers``: which kernel driver is bound, by its name in ``bus/*/drivers``.
+
+An auxiliary device has a driver of its own (``mlx5_core.sf``), and sits below a PCI function with
+one (``mlx5_core``). Configurations in the field name the function's; either matches.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +18,30 @@ _AUXILIARY = frozenset({"mlx5_ib", "irdma", "bnxt_re", "ice_ib"})
 """Drivers that bind to auxiliary devices of a function, never to the function itself."""
 
 
-def matches_driver(device: Device, wanted: frozenset[str], _snapshot: Snapshot) -> bool:
-    """Its bound driver is one of the wanted, compared exactly; an unbound function never is."""
-    return device.driver in wanted
+def drivers_of(device: Device, by_id: Mapping[str, Device]) -> tuple[str, ...]:
+    """Its own driver, and for an auxiliary device its parent function's; ``by_id`` = the host's."""
+    own = (device.driver,) if device.driver else ()
+    if device.kind is not AUX:
+        return own
+    parent = by_id.get(device.pci_address)
+    return (*own, parent.driver) if parent is not None and parent.driver else own
 
 
-def _actual(device: Device, _snapshot: Snapshot) -> str:
-    return f"driver {device.driver}" if device.driver else "no driver bound"
+def matches_driver(device: Device, wanted: frozenset[str], snapshot: Snapshot) -> bool:
+    """A driver of it is one of the wanted, compared exactly; an unbound function never is."""
+    return any(driver in wanted for driver in drivers_of(device, snapshot.by_id))
+
+
+def _actual(device: Device, snapshot: Snapshot) -> str:
+    drivers = drivers_of(device, snapshot.by_id)
+    if not drivers:
+        return "no driver bound"
+    own = f"driver {drivers[0]}" if device.driver else "no driver bound"
+    return own if drivers[-1] == device.driver else f"{own}, its function's is {drivers[-1]}"
 
 
 def _hints(wanted: frozenset[str], census: Census) -> tuple[str, ...]:
-    counts = census.count("drivers", lambda d: (d.driver,) if d.driver else ())
+    counts = census.count("drivers", lambda d: drivers_of(d, census.by_id))
     return tuple(
         f"drivers: no {census.kind} here is bound to a driver named {driver}; "
         f"bound: {present(counts)}{_unbound(census)}{remedy(driver, counts)}"
@@ -51,7 +68,8 @@ def remedy(driver: str, counts: Mapping[str, int]) -> str:
 DRIVERS = Selector(
     key="drivers",
     kinds=frozenset({NET, ACCELERATOR, AUX}),
-    meaning="The kernel driver that is bound now; a function without a driver never matches.",
+    meaning="The kernel driver that is bound now, of an auxiliary device also its function's; a "
+    "function without a driver never matches.",
     allowed="driver names as in /sys/bus/pci/drivers, compared exactly",
     example=["vfio-pci"],
     matches=matches_driver,

@@ -1,8 +1,13 @@
-"""Selector ``linkTypes``: what the function's netdev speaks."""
+"""Selector ``linkTypes``: Ethernet or InfiniBand.
+
+A function without a netdev here (bound to a userspace driver, or its netdev is in a pod) has the
+link type of its PF, since all functions of a port share its wire. Where the PF shows none either,
+the PCI class tells InfiniBand (0x0207, PCI Code and ID Assignment Specification).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 
 from agent.model.device import Device
 from agent.model.snapshot import Snapshot
@@ -18,9 +23,25 @@ _SPELLINGS = {
 }
 
 
-def matches_link_type(device: Device, wanted: frozenset[str], _snapshot: Snapshot) -> bool:
-    """Any of its netdevs has a wanted link type; one without netdev here never matches."""
-    return any(netdev.link_type in wanted for netdev in device.netdevs)
+INFINIBAND = "infiniband"
+_INFINIBAND_CLASS = 0x0207
+"""Base class and subclass of an InfiniBand controller."""
+
+
+def link_types_of(device: Device, pf: Device | None) -> frozenset[str]:
+    """Its netdevs' link types, else its PF's, else what its PCI class says; empty = unknown."""
+    for function in (device, pf):
+        if function is not None and function.netdevs:
+            types = frozenset(n.link_type for n in function.netdevs if n.link_type)
+            if types:
+                return types
+    is_infiniband = device.pci_class >> 8 == _INFINIBAND_CLASS
+    return frozenset({INFINIBAND}) if is_infiniband else frozenset()
+
+
+def matches_link_type(device: Device, wanted: frozenset[str], snapshot: Snapshot) -> bool:
+    """Its link type, or one of them, is one of the wanted."""
+    return not wanted.isdisjoint(link_types_of(device, snapshot.pf_of(device)))
 
 
 def parse_link_type(raw: str) -> str:
@@ -34,22 +55,27 @@ def parse_link_type(raw: str) -> str:
         ) from None
 
 
-def _types(device: Device) -> Iterator[str]:
-    yield from sorted({n.link_type for n in device.netdevs if n.link_type})
-
-
-def _actual(device: Device, _snapshot: Snapshot) -> str:
-    if not device.netdevs:
-        return "no netdev in the host's namespace, so no link type"
-    return f"link type {', '.join(_types(device)) or 'unknown'}"
+def _actual(device: Device, snapshot: Snapshot) -> str:
+    pf = snapshot.pf_of(device)
+    types = ", ".join(sorted(link_types_of(device, pf)))
+    if not types:
+        return "no link type: neither the function nor its PF has a netdev here"
+    if any(n.link_type for n in device.netdevs):
+        return f"link type {types}"
+    if pf is not None and any(n.link_type for n in pf.netdevs):
+        return f"link type {types} of its PF (it has no netdev here)"
+    return f"link type {types} by its PCI class (it has no netdev here)"
 
 
 def _hints(wanted: frozenset[str], census: Census) -> tuple[str, ...]:
-    counts = census.count("linkTypes", _types)
-    without = sum(1 for d in census.devices if not d.netdevs)
-    note = f"; {without} without a netdev here (vfio-pci, or in a pod) have none" if without else ""
+    def types(device: Device) -> Iterable[str]:
+        return sorted(link_types_of(device, census.pf_of(device)))
+
+    counts = census.count("linkTypes", types)
+    without = sum(1 for d in census.allocatable if not types(d))
+    note = f"; {without} have none, since their PF has no netdev here either" if without else ""
     return tuple(
-        f"linkTypes: no {census.kind} with a netdev of type {kind} on this host; "
+        f"linkTypes: no {census.kind} of link type {kind} on this host; "
         f"present: {present(counts)}{note}"
         for kind in absent(wanted, counts)
     )
@@ -58,7 +84,8 @@ def _hints(wanted: frozenset[str], census: Census) -> tuple[str, ...]:
 LINK_TYPES = Selector(
     key="linkTypes",
     kinds=frozenset({NET, AUX}),
-    meaning="The link type of its netdev; a function without one (vfio-pci) never matches.",
+    meaning="The link type of its netdev; of a function without one here (vfio-pci, or in a pod) "
+    "its PF's; else PCI class 0x0207 is infiniband.",
     allowed="ether (also eth, ethernet) or infiniband (also ib), in any case",
     example=["ether"],
     parse=parse_link_type,

@@ -49,13 +49,14 @@ def _no_pf(key: str, entry: FunctionRange, census: Census, name: _Name) -> str:
     if key == "rootDevices":
         what = f"has the address {entry.name}"
     can_guess = key == "pfNames" and not entry.is_pattern
-    near = get_close_matches(entry.name, names, n=1) if can_guess else ()
-    guess = f"; did you mean {near[0]}?" if near else ""
+    by_key = {name.lower(): name for name in names}
+    near = get_close_matches(entry.key, by_key, n=1) if can_guess else ()
+    guess = f"; did you mean {by_key[near[0]]}?" if near else ""
     hint = f"{key}: no PF on this host {what}; PFs here: {some(names)}{guess}"
     vf = census.by_id.get(entry.name)
     if vf is not None and vf.pf_address not in {None, vf.id}:
         hint += f"; {vf.id} is a function of {vf.pf_address} itself: use pciAddresses for it"
-    owner = census.netdev_owner.get(entry.name)
+    owner = census.netdev_owner.get(entry.key)
     if key == "pfNames" and owner is not None and owner not in census.pfs:
         hint += f"; {entry.name} is the netdev of {owner.id}, which is no PF: use pciAddresses"
     return hint

@@ -1,4 +1,8 @@
-"""Selector ``pKeys``: the InfiniBand partition, by the P_Key at index 0 of port 1."""
+"""Selector ``pKeys``: the InfiniBand partition, by the P_Key at index 0 of port 1.
+
+RoCE ports have a P_Key table too, and it always holds 0xffff (InfiniBand Architecture
+Specification, annex A17), which says nothing: only InfiniBand ports are selected.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +11,28 @@ from collections.abc import Iterable
 from agent.model.device import Device
 from agent.model.snapshot import Snapshot
 from agent.selectors.census import Census, present
+from agent.selectors.link_types import INFINIBAND, link_types_of
 from agent.selectors.selector import NET, Selector
 
 _FULL_MEMBER = 0x8000
 """Bit 15 of a P_Key: full member of the partition (InfiniBand specification, P_Key format)."""
 
 
-def matches_pkey(device: Device, wanted: frozenset[int], _snapshot: Snapshot) -> bool:
-    """Its P_Key is one of the wanted numbers."""
-    return device.pkey in wanted
+def matches_pkey(device: Device, wanted: frozenset[int], snapshot: Snapshot) -> bool:
+    """Its port is InfiniBand, and its P_Key is one of the wanted numbers."""
+    return device.pkey in wanted and _is_infiniband(device, snapshot.pf_of(device))
+
+
+def _is_infiniband(device: Device, pf: Device | None) -> bool:
+    return INFINIBAND in link_types_of(device, pf)
+
+
+def _actual(device: Device, snapshot: Snapshot) -> str:
+    if device.pkey is None:
+        return "no P_Key"
+    if not _is_infiniband(device, snapshot.pf_of(device)):
+        return "no InfiniBand port: the P_Key of an Ethernet (RoCE) port is always 0xffff"
+    return f"P_Key 0x{device.pkey:04x}"
 
 
 def parse_pkey(raw: str) -> int:
@@ -31,7 +48,12 @@ def _spelled(wanted: Iterable[int]) -> list[str]:
 
 
 def _hints(wanted: frozenset[int], census: Census) -> tuple[str, ...]:
-    counts = census.count("pKeys", lambda d: () if d.pkey is None else (f"0x{d.pkey:04x}",))
+    def pkeys(device: Device) -> tuple[str, ...]:
+        if device.pkey is None or not _is_infiniband(device, census.pf_of(device)):
+            return ()
+        return (f"0x{device.pkey:04x}",)
+
+    counts = census.count("pKeys", pkeys)
     hints = []
     for pkey in sorted(wanted):
         if f"0x{pkey:04x}" in counts:
@@ -41,7 +63,7 @@ def _hints(wanted: frozenset[int], census: Census) -> tuple[str, ...]:
             f"; {other} is the same partition with the membership bit" if other in counts else ""
         )
         hints.append(
-            f"pKeys: no {census.kind} has the P_Key 0x{pkey:04x} on this host; "
+            f"pKeys: no {census.kind} on InfiniBand has the P_Key 0x{pkey:04x} on this host; "
             f"present: {present(counts)}{guess}"
         )
     return tuple(hints)
@@ -50,14 +72,13 @@ def _hints(wanted: frozenset[int], census: Census) -> tuple[str, ...]:
 PKEYS = Selector(
     key="pKeys",
     kinds=frozenset({NET}),
-    meaning="The InfiniBand partition key at index 0 of port 1, compared as a number.",
+    meaning="The InfiniBand partition key at index 0 of port 1, compared as a number; an Ethernet "
+    "(RoCE) port never matches.",
     allowed="16-bit hexadecimal numbers, with or without 0x",
     example=["0x8001"],
     parse=parse_pkey,
     matches=matches_pkey,
-    actual=lambda device, _snapshot: (
-        "no P_Key" if device.pkey is None else f"P_Key 0x{device.pkey:04x}"
-    ),
+    actual=_actual,
     shows=lambda device: device.pkey is not None,
     render=lambda wanted: ", ".join(_spelled(wanted)),
     spell=_spelled,

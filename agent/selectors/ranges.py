@@ -23,15 +23,20 @@ class FunctionRange:
     """Functions of one PF, or of every PF whose name fits a pattern."""
 
     name: str
-    """PF netdev name, pattern of such names, or PCI address in normal form."""
+    """PF netdev name, pattern of such names, or PCI address in normal form; case says nothing."""
     spans: tuple[Span, ...] | None = None
     """Index ranges, ends included, sorted and disjoint; None = every function."""
     is_pattern: bool = False
-    """Whether ``name`` holds ``*``, ``?`` or ``[`` (fnmatch, case-sensitive)."""
+    """Whether ``name`` holds ``*``, ``?`` or ``[`` (fnmatch)."""
+
+    @property
+    def key(self) -> str:
+        """The name as it is compared: in lower case."""
+        return self.name.lower()
 
     def names(self, pf: str) -> bool:
-        """Whether it speaks of the PF ``pf``."""
-        return fnmatchcase(pf, self.name) if self.is_pattern else pf == self.name
+        """Whether it speaks of the PF ``pf``, written in whatever case."""
+        return fnmatchcase(pf.lower(), self.key) if self.is_pattern else pf.lower() == self.key
 
     def holds(self, index: int | None) -> bool:
         """Whether a function with this index is meant; one without only by the bare name."""
@@ -83,12 +88,12 @@ def unite(ranges: Iterable[FunctionRange]) -> FunctionRanges:
     """All entries for one PF as one; a bare name takes its ranges in."""
     united: dict[str, FunctionRange] = {}
     for entry in ranges:
-        known = united.get(entry.name)
+        known = united.get(entry.key)
         if known is not None:
             both = None if known.spans is None or entry.spans is None else known.spans + entry.spans
-            entry = attrs.evolve(entry, spans=None if both is None else _united(both))  # noqa: PLW2901
-        united[entry.name] = entry
-    return FunctionRanges(tuple(united[name] for name in sorted(united)))
+            entry = attrs.evolve(known, spans=None if both is None else _united(both))  # noqa: PLW2901
+        united[entry.key] = entry
+    return FunctionRanges(tuple(united[key] for key in sorted(united)))
 
 
 def spans_text(spans: Iterable[Span]) -> str:

@@ -160,12 +160,12 @@ def test_wrong_link_type(node: Node) -> None:
     )
 
 
-def test_a_link_type_is_asked_of_functions_without_a_netdev(node: Node) -> None:
-    node.host.pf(OTHER, "ens2f0")
+def test_a_link_type_is_asked_of_functions_whose_pf_has_no_netdev_either(node: Node) -> None:
+    node.host.pf(OTHER, None, attrs.evolve(E810, driver="vfio-pci"))
     node.host.add_vfs(OTHER, 2, E810.vf.vfio)
-    assert "leave linkTypes out" in node.why(
-        pool("vf", {"pfNames": ["ens2f0"], "linkTypes": ["ether"]})
-    )
+    why = node.why(pool("vf", {"rootDevices": [OTHER], "linkTypes": ["ether"]}))
+    assert "no link type: neither the function nor its PF has a netdev here (2)" in why
+    assert "leave linkTypes out" in why
 
 
 def test_a_missing_rdma_module(node: Node) -> None:

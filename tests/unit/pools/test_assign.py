@@ -188,11 +188,51 @@ def test_two_runs_over_the_same_values_give_the_same_outcome() -> None:
     assert assign(NODE, pools) == assign(NODE, pools)
 
 
-def test_a_netdev_in_a_pod_takes_a_free_device_out_of_a_link_type_pool() -> None:
+def test_a_vf_whose_netdev_is_in_a_pod_or_that_has_none_has_the_link_type_of_its_pf() -> None:
     here = vf("0000:3b:02.0", PF0, 0, netdevs=(Netdev("ens0v0", link_type="ether"),))
-    away = vf("0000:3b:02.1", PF0, 1)
-    chosen = one_pool(host(PF0, here, away), {"linkTypes": ["ether"]})
-    assert [m.device.id for m in chosen.members] == [here.id]
+    in_a_pod, dpdk = vf("0000:3b:02.1", PF0, 1), vf("0000:3b:02.2", PF0, 2, driver="vfio-pci")
+    chosen = one_pool(host(PF0, here, in_a_pod, dpdk), {"linkTypes": ["ether"]})
+    assert [m.device.id for m in chosen.members] == [here.id, in_a_pod.id, dpdk.id]
+    assert one_pool(host(PF0, here, dpdk), {"linkTypes": ["infiniband"]}).members == ()
+
+
+def test_without_a_netdev_on_the_pf_the_pci_class_tells_infiniband() -> None:
+    parent = pf("0000:5e:00.0", None, driver="vfio-pci", num_vfs=1, pci_class=0x020700)
+    child = vf("0000:5e:00.1", parent, 0, driver="vfio-pci", pci_class=0x020700)
+    ethernet = pf("0000:5f:00.0", None, driver="vfio-pci")
+    node = host(parent, child, ethernet)
+    assert [m.device for m in one_pool(node, {"linkTypes": ["ib"]}).members] == [child]
+    assert one_pool(node, {"linkTypes": ["ether"]}).members == ()
+
+
+def test_pf_names_match_whatever_their_case() -> None:
+    upper = pf("0000:5e:00.0", "Ethernet4", num_vfs=2)
+    vfs = [vf(f"0000:5e:02.{i}", upper, i) for i in range(2)]
+    node = host(*NODE.devices, upper, *vfs)
+    pools = assigned(
+        node,
+        pool("range", {"pfNames": ["PF0#0-1", "pf0#3"]}),
+        pool("name", {"pfNames": ["ethernet4#1"]}),
+        pool("pattern", {"pfNames": ["ETH*[0-9]"]}),
+    )
+    assert members(pools) == {
+        "range": [VFS[0].id, VFS[1].id, VFS[3].id],
+        "name": [vfs[1].id],
+        "pattern": [vfs[0].id],
+    }
+    assert pools.pools[1].notes == ()
+
+
+def test_the_driver_of_a_sub_function_or_of_its_function_selects_it() -> None:
+    parent = pf("0000:08:00.0", "p0", driver="mlx5_core")
+    other = pf("0000:09:00.0", "p1", driver="ice")
+    chosen, foreign = sf(parent, 1, 2), sf(other, 1, 3, driver="ice.sf")
+    node = host(parent, other, chosen, foreign)
+    for driver in ("mlx5_core", "mlx5_core.sf"):
+        selectors = {"auxTypes": ["sf"], "drivers": [driver]}
+        made = one_pool(node, selectors, deviceType="auxNetDevice")
+        assert [m.device for m in made.members] == [chosen]
+        assert made.notes == ()
 
 
 def test_a_vf_of_unknown_index_is_in_no_range_though_its_pf_is_named() -> None:

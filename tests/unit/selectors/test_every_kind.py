@@ -23,6 +23,8 @@ NIC, FEC = "0000:5e:00.0", "0000:18:00.0"
 NET, ACCELERATOR, AUX = Kind.NET_DEVICE, Kind.ACCELERATOR, Kind.AUX_NET_DEVICE
 TARGET = {NET: "0000:5e:01.1", ACCELERATOR: "0000:18:01.1", AUX: "mlx5_core.sf.3"}
 """The device of each kind on which the cases look."""
+INFINIBAND_VF = "0000:af:01.0"
+"""The one on which pKeys looks: an Ethernet port is in no partition."""
 
 CASES: dict[str, dict[Kind, tuple[Any, Any]]] = {
     "vendors": {k: (["0x15B3", "8086"], ["1234"]) for k in Kind},
@@ -47,7 +49,7 @@ CASES: dict[str, dict[Kind, tuple[Any, Any]]] = {
     "drivers": {
         NET: (["mlx5_core"], ["vfio-pci"]),
         ACCELERATOR: (["vfio-pci"], ["igb_uio"]),
-        AUX: (["mlx5_core.sf"], ["mlx5_core"]),
+        AUX: (["mlx5_core.sf"], ["mlx5_core.eth"]),
     },
     "linkTypes": {NET: (["ETH"], ["ib"]), AUX: (["ether"], ["infiniband"])},
     "ddpProfiles": {NET: (["COMMS"], ["OS Default"])},
@@ -64,11 +66,12 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
     host = HostBuilder(tmp_path_factory.mktemp("node"))
     host.pf(NIC, "ens2f0", CONNECTX6, vfs=3)
     host.accelerator(FEC, ACC100, vfs=3)
-    host.pf("0000:af:00.0", "ib0", CONNECTX6_INFINIBAND)
+    host.pf("0000:af:00.0", "ib0", CONNECTX6_INFINIBAND, vfs=1)
     for sfnum in (88, 89):
         sf = host.sf(NIC, sfnum, f"ens2f0s{sfnum}")
     host.rdma(sf, "mlx5_sf")
-    host.rdma(TARGET[NET], "mlx5_vf", pkey=0x8001)
+    host.rdma(TARGET[NET], "mlx5_vf")
+    host.rdma(INFINIBAND_VF, "mlx5_ib", pkey=0x8001)
     host.vdpa(TARGET[NET], "vhost")
     for target in (TARGET[NET], TARGET[ACCELERATOR]):
         host.write(host.folder(target) / "acpi_index", 7)
@@ -88,15 +91,16 @@ def test_the_cases_cover_every_selector_and_every_kind_it_belongs_to() -> None:
 )
 def test_a_selector_selects_refuses_and_is_explained(key: str, kind: Kind, node: Snapshot) -> None:
     selecting, refusing = CASES[key][kind]
-    assert TARGET[kind] in members(node, kind, {key: selecting})
+    target = INFINIBAND_VF if key == "pKeys" else TARGET[kind]
+    assert target in members(node, kind, {key: selecting})
     if refusing is None:
         if SELECTORS[key].is_filter:
             others = [d.id for d in node.devices if d.kind is kind and not d.is_rdma]
             assert not set(others) & set(members(node, kind, {key: selecting}))
         return
-    assert TARGET[kind] not in members(node, kind, {key: refusing})
+    assert target not in members(node, kind, {key: refusing})
     pools = assigned(node, kind, {key: refusing})
-    verdict = pool_verdict(node.by_id[TARGET[kind]], pools.config.pools[0], pools)
+    verdict = pool_verdict(node.by_id[target], pools.config.pools[0], pools)
     assert verdict.refusal is Refusal.SELECTOR
     assert verdict.text.startswith(f"{key}: ")
     assert "wanted" in verdict.text

@@ -151,10 +151,7 @@ def test_nothing_is_said_of_what_can_match(key: str, values: list[str]) -> None:
         (
             "linkTypes",
             ["IB"],
-            (
-                "linkTypes: no netDevice with a netdev of type infiniband on this host; present: "
-                "ether (1); 2 without a netdev here (vfio-pci, or in a pod) have none"
-            ),
+            ("linkTypes: no netDevice of link type infiniband on this host; present: ether (3)"),
         ),
         (
             "ddpProfiles",
@@ -247,11 +244,26 @@ def test_gaps_between_sfnums_are_normal() -> None:
 
 
 def test_a_pkey_that_differs_in_its_membership_bit_is_recognised() -> None:
-    (hint,) = told("pKeys", "0x0001", on=host(vf("0000:3b:02.0", None, pkey=0x8001)))
+    infiniband = vf("0000:3b:02.0", None, pkey=0x8001, pci_class=0x020700)
+    roce = vf("0000:5e:02.0", None, pkey=0xFFFF)
+    (hint,) = told("pKeys", "0x0001", on=host(infiniband, roce))
     assert hint == (
-        "pKeys: no netDevice has the P_Key 0x0001 on this host; present: 0x8001 (1); "
+        "pKeys: no netDevice on InfiniBand has the P_Key 0x0001 on this host; present: 0x8001 (1); "
         "0x8001 is the same partition with the membership bit"
     )
+
+
+def test_functions_without_any_link_type_are_counted() -> None:
+    (hint,) = told("linkTypes", "ether", on=host(vf("0000:3b:02.0", None)))
+    assert hint == (
+        "linkTypes: no netDevice of link type ether on this host; present: none; "
+        "1 have none, since their PF has no netdev here either"
+    )
+
+
+def test_a_pf_name_that_is_nearly_right_is_suggested_whatever_its_case() -> None:
+    (hint,) = told("pfNames", "PFX0", on=HOST)
+    assert hint.startswith("pfNames: no PF on this host is named PFX0; PFs here: pf0, pf1; did you")
 
 
 def test_unbound_vdpa_devices_are_told() -> None:

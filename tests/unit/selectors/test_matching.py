@@ -17,6 +17,12 @@ from agent.selectors import (
 )
 from tests.support.devices import host, pf, sf, vf
 
+IB0 = pf("0000:5e:00.0", "ib0", netdevs=(Netdev("ib0", link_type="infiniband"),), num_vfs=1)
+IB_VF = vf("0000:5e:00.1", IB0, 0, driver="mlx5_core", pkey=0x8001, rdma=(RdmaDevice("mlx5_1"),))
+"""A VF whose netdev is in a pod; its RDMA device is shared with the host."""
+IB_VM = vf("0000:00:05.0", None, None, pci_class=0x020700, driver="vfio-pci")
+"""A VF in a virtual machine, where its PF is not seen."""
+IB_PF = pf("0000:5f:00.0", None, pci_class=0x020700, driver="vfio-pci")
 PF0 = pf("0000:3b:00.0", "pf0", num_vfs=2)
 VF1 = vf(
     "0000:3b:02.1",
@@ -30,11 +36,16 @@ VF1 = vf(
     vdpa=(VdpaDevice("vdpa0", "vhost", "/dev/vhost-vdpa-0"),),
 )
 BARE = vf("0001:00:02.0", None, None, vendor="15b3", device="101e", driver=None)
-SF4 = sf(pf("0000:08:00.0", "p0", vendor="15b3", device="a2d6", driver="mlx5_core"), 4)
+SF_PF = pf("0000:08:00.0", "p0", vendor="15b3", device="a2d6", driver="mlx5_core")
+SF4 = sf(SF_PF, 4)
 OTHER_AUX = attrs.evolve(SF4, id="mlx5_core.eth.1", role=Role.AUX, aux_type="eth", index=None)
+DPDK_VF = vf("0000:3b:02.2", PF0, 2, driver="vfio-pci")
 ACCELERATOR = pf("0000:f7:00.0", None, kind=Kind.ACCELERATOR, pci_class=0x120000, driver="vfio-pci")
 ACCELERATOR_VF = vf("0000:f7:00.1", ACCELERATOR, 0, driver="vfio-pci")
-HOST = host(PF0, VF1, BARE, SF4, OTHER_AUX, ACCELERATOR, ACCELERATOR_VF)
+HOST = host(
+    *(PF0, VF1, DPDK_VF, BARE, IB0, IB_VF, IB_VM, IB_PF),
+    *(SF_PF, SF4, OTHER_AUX, ACCELERATOR, ACCELERATOR_VF),
+)
 
 
 def wanted(key: str, *values: object) -> object:
@@ -56,6 +67,8 @@ def matches(device: Device, key: str, *values: object) -> bool:
         ("vendors", SF4, ["15B3"]),
         ("devices", VF1, ["1572", "154C"]),
         ("drivers", VF1, ["vfio-pci", "iavf"]),
+        ("drivers", SF4, ["mlx5_core"]),
+        ("drivers", SF4, ["mlx5_core.sf"]),
         ("pciAddresses", VF1, ["3B:02.1"]),
         ("pciAddresses", SF4, ["0000:08:00.0"]),
         ("acpiIndexes", VF1, ["101"]),
@@ -64,6 +77,8 @@ def matches(device: Device, key: str, *values: object) -> bool:
         ("rootDevices", SF4, ["0000:08:00.0#4"]),
         ("rootDevices", ACCELERATOR_VF, ["f7:00.0#0"]),
         ("pfNames", VF1, ["pf0"]),
+        ("pfNames", VF1, ["PF0#0-1"]),
+        ("pfNames", VF1, ["Pf[01]"]),
         ("pfNames", VF1, ["pf0#1"]),
         ("pfNames", VF1, ["pf*#0-1"]),
         ("pfNames", VF1, ["pf[01]"]),
@@ -71,9 +86,14 @@ def matches(device: Device, key: str, *values: object) -> bool:
         ("pfNames", OTHER_AUX, ["p0"]),
         ("linkTypes", VF1, ["ETH"]),
         ("linkTypes", VF1, ["ib", "ethernet"]),
+        ("linkTypes", DPDK_VF, ["ether"]),
+        ("linkTypes", SF4, ["ether"]),
+        ("linkTypes", IB_VF, ["infiniband"]),
+        ("linkTypes", IB_VM, ["infiniband"]),
+        ("linkTypes", IB_PF, ["infiniband"]),
         ("ddpProfiles", VF1, ["ICE COMMS Package"]),
-        ("pKeys", VF1, ["8001"]),
-        ("pKeys", VF1, ["0X8001"]),
+        ("pKeys", IB_VF, ["8001"]),
+        ("pKeys", IB_VF, ["0X8001"]),
         ("auxTypes", SF4, ["sf"]),
         ("auxTypes", OTHER_AUX, ["sf", "eth"]),
         ("isRdma", VF1, [True]),
@@ -94,13 +114,14 @@ def test_a_selector_selects(key: str, device: Device, values: list[Any]) -> None
         ("drivers", VF1, ["IAVF"]),
         ("drivers", VF1, ["iav"]),
         ("drivers", BARE, ["iavf"]),
+        ("drivers", SF4, ["vfio-pci"]),
+        ("drivers", VF1, ["i40e"]),
         ("pciAddresses", BARE, ["0000:00:02.0"]),
         ("acpiIndexes", BARE, ["101"]),
         ("rootDevices", VF1, ["3b:00.0#0"]),
         ("rootDevices", VF1, ["3b:02.1"]),
         ("rootDevices", BARE, ["3b:00.0"]),
         ("rootDevices", PF0, ["3b:00.0"]),
-        ("pfNames", VF1, ["PF0"]),
         ("pfNames", VF1, ["pf"]),
         ("pfNames", VF1, ["pf0#0,2-7"]),
         ("pfNames", PF0, ["pf0"]),
@@ -108,10 +129,13 @@ def test_a_selector_selects(key: str, device: Device, values: list[Any]) -> None
         ("pfNames", SF4, ["p0#1"]),
         ("pfNames", OTHER_AUX, ["p0#0-9"]),
         ("linkTypes", VF1, ["infiniband"]),
+        ("linkTypes", DPDK_VF, ["infiniband"]),
+        ("linkTypes", IB_VF, ["ether"]),
         ("linkTypes", BARE, ["ether", "infiniband"]),
         ("ddpProfiles", VF1, ["ice comms package"]),
         ("ddpProfiles", BARE, ["ICE COMMS Package"]),
-        ("pKeys", VF1, ["0x0001"]),
+        ("pKeys", IB_VF, ["0x0001"]),
+        ("pKeys", VF1, ["0x8001"]),
         ("pKeys", BARE, ["0xffff"]),
         ("auxTypes", OTHER_AUX, ["sf"]),
         ("isRdma", BARE, [True]),
@@ -152,13 +176,13 @@ def test_no_refusal_where_all_hold() -> None:
 
 def test_judging_goes_on_after_the_first_refusal() -> None:
     chosen = selection(
-        vendors=["15b3", "8086"], pfNames=["pf0#0", "pf1"], drivers=["vfio-pci"], pKeys=["8001"]
+        vendors=["15b3", "8086"], pfNames=["pf0#0", "pf1"], drivers=["vfio-pci"], linkTypes=["eth"]
     )
     assert judge(VF1, chosen, HOST) == (
         Verdict("vendors", "15b3, 8086", "vendor 8086", passed=True),
         Verdict("pfNames", "pf0#0, pf1", "pf0#1", passed=False),
         Verdict("drivers", "vfio-pci", "driver iavf", passed=False),
-        Verdict("pKeys", "0x8001", "P_Key 0x8001", passed=True),
+        Verdict("linkTypes", "ether", "link type ether", passed=True),
     )
 
 
@@ -182,9 +206,19 @@ def test_judging_goes_on_after_the_first_refusal() -> None:
             "its PF 0000:f7:00.0 has no netdev here (driver vfio-pci): use rootDevices",
         ),
         ("linkTypes", VF1, "link type ether"),
-        ("linkTypes", BARE, "no netdev in the host's namespace, so no link type"),
+        ("linkTypes", DPDK_VF, "link type ether of its PF (it has no netdev here)"),
+        ("linkTypes", IB_VM, "link type infiniband by its PCI class (it has no netdev here)"),
+        ("drivers", SF4, "driver mlx5_core.sf, its function's is mlx5_core"),
+        ("drivers", attrs.evolve(SF4, driver=None), "no driver bound, its function's is mlx5_core"),
+        ("linkTypes", BARE, "no link type: neither the function nor its PF has a netdev here"),
         ("ddpProfiles", BARE, "no DDP profile known"),
         ("pKeys", BARE, "no P_Key"),
+        ("pKeys", IB_VF, "P_Key 0x8001"),
+        (
+            "pKeys",
+            VF1,
+            "no InfiniBand port: the P_Key of an Ethernet (RoCE) port is always 0xffff",
+        ),
         ("auxTypes", SF4, "auxiliary type sf"),
         ("isRdma", VF1, "RDMA device irdma0"),
         ("isRdma", BARE, "no RDMA device"),
