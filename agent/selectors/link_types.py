@@ -72,7 +72,7 @@ def _hints(wanted: frozenset[str], census: Census) -> tuple[str, ...]:
         return sorted(link_types_of(device, census.pf_of(device)))
 
     counts = census.count("linkTypes", types)
-    without = sum(1 for d in census.allocatable if not types(d))
+    without = sum(1 for d in census.allocatable if not link_types_of(d, census.pf_of(d)))
     note = f"; {without} have none, since their PF has no netdev here either" if without else ""
     return tuple(
         f"linkTypes: no {census.kind} of link type {kind} on this host; "
