@@ -19,7 +19,6 @@ from agent.health.driver import check_driver
 from agent.model.answers import Allocation
 from agent.model.device import Device
 from agent.model.events import DevicesAllocated
-from agent.model.snapshot import Snapshot
 from agent.pools.allocation import allocation, members_for
 from agent.pools.preference import prefer
 from agent.pools.records import Member, Pool, Pools
@@ -90,7 +89,7 @@ class Allocator:
         if pool is None:
             raise UnknownDeviceError(resource, tuple(sorted(set(device_ids))))
         members = await self._fresh(members_for(pool, device_ids))
-        self._check(members, pools.snapshot)
+        self._check(members, pools)
         answer = allocation(pool.config, members, rdma_cm=pools.snapshot.rdma_cm)
         what = "device-info file"
         try:
@@ -134,12 +133,14 @@ class Allocator:
         except (TimeoutError, OSError):  # the latter where the process has run out of something
             return None
 
-    def _check(self, members: tuple[Member, ...], snapshot: Snapshot) -> None:
+    def _check(self, members: tuple[Member, ...], pools: Pools) -> None:
         """What changed since the last scan: the pool must not promise what is no more so."""
         for member in members:
             if member.device.has_vfs:
                 raise DeviceNotUsableError(member.device.id, "is a PF, and has VFs now")
-            verdict = check_driver(member, snapshot, held=True)
+            if use := pools.sub_functions_in_use.get(member.device.id):
+                raise DeviceNotUsableError(member.device.id, f"is a PF, and {use}")
+            verdict = check_driver(member, pools.snapshot, held=True)
             if not verdict.healthy:
                 raise DeviceNotUsableError(member.device.id, verdict.detail)
 

@@ -9,13 +9,17 @@ from agent.health.records import HEALTHY, Cause, Health
 from agent.model.snapshot import Snapshot
 from agent.pools.allocation import UIO_DRIVERS, VFIO_DRIVERS, missing_node
 from agent.pools.records import Member
+from agent.pools.usable import NO_DRIVER
 from agent.selectors import SELECTORS
 
 _NEED_A_NODE = VFIO_DRIVERS | UIO_DRIVERS
 
 
 def check_driver(member: Member, snapshot: Snapshot, *, held: bool) -> Health:
-    """Unhealthy where a held device's driver left the pool's selectors, or its node is missing.
+    """Unhealthy where the driver of a held device left the pool's selectors, or a node is missing.
+
+    A device without any driver is Unhealthy too: a scan takes it from the pool unless a pod holds
+    it.
 
     A VFIO group or UIO node is looked at for free devices too: without it an allocation would
     fail. RDMA and vDPA nodes are not, since a pod's namespace hides them.
@@ -31,6 +35,8 @@ def check_driver(member: Member, snapshot: Snapshot, *, held: bool) -> Health:
                 wanted = SELECTORS["drivers"].render(criterion.wanted)
                 found = device.driver or "none"
                 return Health(Cause.DRIVER, f"bound driver is {found}, the pool wants {wanted}")
+    if device.lacks_driver:
+        return Health(Cause.DRIVER, NO_DRIVER)
     if device.driver in _NEED_A_NODE and (lack := missing_node(member)):
         return Health(Cause.NODE, lack)
     return HEALTHY

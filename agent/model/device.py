@@ -146,3 +146,15 @@ class Device:
     def has_vfs(self) -> bool:
         """Whether it is a PF whose VFs exist: such a function is never allocated itself."""
         return self.num_vfs > 0 and self.role is Role.PF
+
+    @property
+    def lacks_driver(self) -> bool:
+        """Whether no driver serves it, so that no pod could use it as it is.
+
+        Only a driver makes netdevs, RDMA and vDPA devices: an auxiliary device that has any is
+        served, whatever its ``driver`` link says.
+        """
+        if self.driver is not None:
+            return False
+        is_auxiliary = self.kind is Kind.AUX_NET_DEVICE
+        return not (is_auxiliary and (self.netdevs or self.rdma or self.vdpa))

@@ -131,7 +131,16 @@ class _EmptyPool:
             yield f'of "deviceType": "{kind}" {count} would match: is that the type you want?'
 
     def _refused_after(self, left: list[Device]) -> str:
-        """All selectors match something: the host or another pool has it."""
+        """All selectors match something: it has no driver, or the host or another pool has it."""
+        if all(d.id in self.pools.without_driver for d in left):
+            return _unbound(left)
+        left = [d for d in left if d.id not in self.pools.without_driver]
+        if sub_functions := self.pools.sub_functions_in_use:
+            usable = [d for d in left if d.id not in sub_functions]
+            if not usable:
+                how = _listed(f"{d.id} ({sub_functions[d.id]})" for d in left)
+                return f"a PF whose sub-functions pods use is never a device: {how}"
+            left = usable
         in_use = {} if self.config.allow_in_use else self.pools.in_use
         free = [d for d in left if d.id not in in_use]
         if not free:
@@ -163,6 +172,22 @@ def _listed(texts: Iterator[str]) -> str:
 def _belongs(device: Device, pf_of: Callable[[Device], str | None]) -> str:
     name = pf_of(device) or "a PF that is not named here"
     return f"the PF {name} itself" if device.role is Role.PF else f"functions of {name}"
+
+
+def _unbound(left: list[Device]) -> str:
+    """Functions that match, and that no driver serves."""
+    if len(left) > 1:
+        who, them, their = f"the {len(left)} functions that match", "them", "the"
+    else:
+        who, them, their = left[0].id, "it", "its"
+    text = f"no driver is bound to {who}, so no pod could use {them}; load the module of {their}"
+    if left[0].kind is Kind.AUX_NET_DEVICE:
+        return f"{text} driver (for mlx5 SFs: `modprobe mlx5_core`)"
+    first = left[0].id
+    return (
+        f"{text} driver, then bind one: `echo {first} > /sys/bus/pci/drivers_probe`, or "
+        f"`driverctl set-override {first} vfio-pci`"
+    )
 
 
 def _without_vfs(left: list[Device]) -> Iterator[str]:

@@ -8,7 +8,7 @@ pod's network namespace, so its facts are not complete here, and kubelet counts 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 from agent.config.schema import Config, Criterion, PoolConfig
 from agent.model.device import Device, Kind
@@ -18,6 +18,7 @@ from agent.pools.guard import functions_in_use
 from agent.pools.held import Held
 from agent.pools.order import device_order
 from agent.pools.records import FunnelStep, Member, Overlap, Pool, Pools
+from agent.pools.usable import pfs_with_sub_functions_in_use, without_driver
 from agent.selectors import SELECTORS, hints
 
 _NOTHING_HELD = Held()
@@ -37,6 +38,8 @@ class _Assignment:
         self.config = config
         self.held = held
         self.in_use = functions_in_use(snapshot)
+        self.without_driver = without_driver(snapshot)
+        self.sub_functions_in_use = pfs_with_sub_functions_in_use(snapshot, held)
         self.configured = frozenset(p.resource for p in config.pools)
         self.candidates: dict[Kind, Candidates] = {}
         self.taken: dict[str, str] = {}
@@ -51,6 +54,8 @@ class _Assignment:
             config=self.config,
             pools=pools,
             in_use=self.in_use,
+            without_driver=self.without_driver,
+            sub_functions_in_use=self.sub_functions_in_use,
             held=self.held,
             overlaps=tuple(
                 Overlap(winner, loser, tuple(sorted(ids)))
@@ -95,8 +100,16 @@ class _Assignment:
         for criterion, left in candidates.steps(config.selectors[number]):
             steps.append(FunnelStep(number, criterion.key, _wanted(criterion), len(left)))
         devices = [candidates.devices[i] for i in sorted(left)]
+        for step, refused in (
+            ("with a driver", self.without_driver),
+            ("without SFs in use", self.sub_functions_in_use),
+        ):
+            usable = self.without(refused, config, devices)
+            if len(usable) < len(devices):
+                steps.append(FunnelStep(number, step, "", len(usable)))
+            devices = usable
         if not config.allow_in_use:
-            devices = [d for d in devices if d.id not in self.in_use or self.holds(config, d)]
+            devices = self.without(self.in_use, config, devices)
         steps.append(FunnelStep(number, "not in use", "", len(devices)))
         mine = [d for d in devices if self.taken.get(d.id, config.resource) == config.resource]
         steps.append(FunnelStep(number, "not taken", "", len(mine)))
@@ -105,6 +118,12 @@ class _Assignment:
             if winner != config.resource and winner in self.configured:
                 self.overlaps[winner, config.resource].append(device.id)
         return [d for d in mine if not self.claimed(config, d)], steps
+
+    def without(
+        self, refused: Container[str], config: PoolConfig, devices: list[Device]
+    ) -> list[Device]:
+        """The devices that are not among the refused; what a pod holds of the pool stays."""
+        return [d for d in devices if d.id not in refused or self.holds(config, d)]
 
     def holds(self, config: PoolConfig, device: Device) -> bool:
         holder = self.held.holders.get(device.id)

@@ -7,6 +7,7 @@ from enum import StrEnum
 from agent.config.schema import PoolConfig
 from agent.model.device import Device
 from agent.pools.records import Pools
+from agent.pools.usable import NO_DRIVER
 from agent.records import frozen
 from agent.selectors import Verdict, judge
 
@@ -16,6 +17,8 @@ class Refusal(StrEnum):
 
     NO_POOL_OF_KIND = "kind"
     HAS_VFS = "has-vfs"
+    NO_DRIVER = "no-driver"
+    SUB_FUNCTIONS = "sub-functions"
     IN_USE = "in-use"
     HELD = "held"
     SELECTOR = "selector"
@@ -109,10 +112,8 @@ def _object(device: Device, config: PoolConfig, number: int, pools: Pools) -> Ob
     if refused is not None:
         text = f"{refused.key}: {refused.actual}, wanted {refused.wanted}"
         return ObjectVerdict(number, verdicts, Refusal.SELECTOR, text)
-    use = None if config.allow_in_use else pools.in_use.get(device.id)
-    if use and device.id not in pools.held.of(config.resource):
-        text = f'in use by the host: {use} ("allowInUse": true would override)'
-        return ObjectVerdict(number, verdicts, Refusal.IN_USE, text)
+    if unfit := _unfit(device, config, pools):
+        return ObjectVerdict(number, verdicts, *unfit)
     winner = pools.resource_of.get(device.id)
     if winner not in {None, config.resource}:
         return ObjectVerdict(number, verdicts, Refusal.TAKEN, f"taken by the earlier pool {winner}")
@@ -123,6 +124,20 @@ def _object(device: Device, config: PoolConfig, number: int, pools: Pools) -> Ob
         text = "matches, and joins as soon as the host is quiet"
         return ObjectVerdict(number, verdicts, Refusal.UNSETTLED, text)
     return ObjectVerdict(number, verdicts, None, "matches")
+
+
+def _unfit(device: Device, config: PoolConfig, pools: Pools) -> tuple[Refusal, str] | None:
+    """Why a device that matches a pool may not be given away; what a pod holds of it stays."""
+    if device.id in pools.held.of(config.resource):
+        return None
+    if device.id in pools.without_driver:
+        return Refusal.NO_DRIVER, NO_DRIVER
+    if use := pools.sub_functions_in_use.get(device.id):
+        return Refusal.SUB_FUNCTIONS, f"{use}: such a PF is never a device"
+    use = None if config.allow_in_use else pools.in_use.get(device.id)
+    if use:
+        return Refusal.IN_USE, f'in use by the host: {use} ("allowInUse": true would override)'
+    return None
 
 
 def _selected(device: Device, resource: str, pools: Pools) -> str:
@@ -140,6 +155,8 @@ def _nearness(verdict: ObjectVerdict | PoolVerdict) -> tuple[int, int]:
         Refusal.SELECTOR: 1,
         Refusal.TAKEN: 2,
         Refusal.HELD: 3,
+        Refusal.NO_DRIVER: 3,
+        Refusal.SUB_FUNCTIONS: 3,
         Refusal.IN_USE: 3,
         Refusal.UNSETTLED: 4,
         None: 4,

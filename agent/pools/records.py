@@ -21,7 +21,8 @@ class FunnelStep:
     selector_object: int
     """Index of the selector object in the pool's list; -1 = before any selector."""
     step: str
-    """``kind``, ``not in use``, a selector's key, or ``not taken`` by an earlier pool."""
+    """``kind``, ``without VFs``, a selector's key, ``not in use`` by the host, or ``not taken`` by
+    an earlier pool; ``with a driver`` and ``without SFs in use`` where they sort something out."""
     wanted: str
     """The configured value as text; empty for built-in steps."""
     remaining: int
@@ -77,6 +78,10 @@ class Pools:
     pools: tuple[Pool, ...] = ()
     in_use: Mapping[str, str] = attrs.field(factory=dict)
     """Device id -> how the host uses it."""
+    without_driver: frozenset[str] = frozenset()
+    """Ids of devices that no driver serves: never offered."""
+    sub_functions_in_use: Mapping[str, str] = attrs.field(factory=dict)
+    """PF's id -> which of its sub-functions pods use: never offered."""
     held: Held = Held()
     overlaps: tuple[Overlap, ...] = ()
 

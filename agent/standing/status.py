@@ -178,4 +178,8 @@ def _plain_refusal(device: Device, state: AgentState) -> str:
     """The refusals that need no pool to be asked."""
     if device.has_vfs:
         return str(Refusal.HAS_VFS)
+    if device.id in state.pools.without_driver:
+        return str(Refusal.NO_DRIVER)
+    if device.id in state.pools.sub_functions_in_use:
+        return str(Refusal.SUB_FUNCTIONS)
     return str(Refusal.IN_USE) if device.id in state.pools.in_use else ""

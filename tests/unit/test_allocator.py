@@ -19,17 +19,18 @@ from agent.config.schema import AllocationPolicy
 from agent.errors import DeviceNotUsableError, UnknownDeviceError
 from agent.export.specs import CdiMode, CdiSpecs
 from agent.model.answers import Allocation, DeviceNode
-from agent.model.device import Device, Kind, RdmaDevice
+from agent.model.device import Device, Kind, Netdev, RdmaDevice
 from agent.model.events import DevicesAllocated
 from agent.pools.held import Held, Holder
 from agent.pools.records import Pools
 from agent.roots import Roots
-from tests.support.devices import host, pf, vf
+from tests.support.devices import host, pf, sf, vf
 from tests.support.log_lines import LogLines
 from tests.support.pools import assigned, held, pool
 
 PF0 = pf("0000:3b:00.0", "pf0", num_vfs=4)
 PF1 = pf("0000:3b:00.1", "pf1", num_vfs=4)
+SPARE = pf("0000:3b:00.2", "pf2")
 VF = "intel.com/vf"
 A, B = "0000:3b:02.0", "0000:3b:02.1"
 
@@ -148,6 +149,15 @@ async def test_a_device_whose_driver_changed_since_the_last_scan_is_refused(root
     assert info_files(roots) == {}
 
 
+async def test_a_device_that_lost_its_driver_since_the_last_scan_is_refused(roots: Roots) -> None:
+    pools = assigned(host(PF0, vf(A, PF0, 0)), pool("vf", {"pfNames": ["pf0"]}))
+    unbound = vf(A, PF0, 0, driver=None)
+    with pytest.raises(DeviceNotUsableError) as refused:
+        await allocator(roots, pools, reread=lambda _: (unbound,)).allocate(VF, (A,))
+    assert refused.value.reason == "no driver is bound, so no pod could use it"
+    assert info_files(roots) == {}
+
+
 async def test_hidden_facts_other_than_the_driver_do_not_refuse(roots: Roots) -> None:
     function = vf(A, PF0, 0)
     shown = pf("0000:3b:00.0", "pf0", num_vfs=4, netdevs=())
@@ -156,6 +166,17 @@ async def test_hidden_facts_other_than_the_driver_do_not_refuse(roots: Roots) ->
     )
     answer = await allocator(roots, pools).allocate(VF, (A,))
     assert dict(answer.envs)["PCIDEVICE_INTEL_COM_VF"] == A
+
+
+async def test_a_pf_of_which_a_pod_was_just_given_a_sub_function_is_refused(roots: Roots) -> None:
+    sub = sf(SPARE, 7, netdevs=(Netdev("pf2s7"),))
+    pools = assigned(host(SPARE, sub), pool("vf"))
+    pods_use_it = attrs.evolve(
+        pools, sub_functions_in_use={SPARE.id: f"pods use its sub-functions: {sub.id}"}
+    )
+    with pytest.raises(DeviceNotUsableError) as refused:
+        await allocator(roots, pods_use_it).allocate(VF, (SPARE.id,))
+    assert refused.value.reason == f"is a PF, and pods use its sub-functions: {sub.id}"
 
 
 async def test_a_device_that_a_pod_held_and_that_is_gone_is_refused(roots: Roots) -> None:

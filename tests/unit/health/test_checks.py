@@ -75,8 +75,15 @@ def test_a_held_device_that_lost_its_driver_is_told_as_bound_to_none() -> None:
 
 
 def test_without_a_driver_selector_a_held_device_may_have_any_driver() -> None:
-    now = function(driver=None)
+    now = function(driver="another")
     assert judged(now, held=held("vf", now)) == [HEALTHY]
+
+
+def test_a_held_device_without_any_driver_is_unhealthy_in_a_pool_that_names_no_drivers() -> None:
+    now = function(driver=None)
+    assert judged(now, held=held("vf", now)) == [
+        Health(Cause.DRIVER, "no driver is bound, so no pod could use it")
+    ]
 
 
 def test_hidden_facts_of_a_held_device_are_no_fault() -> None:

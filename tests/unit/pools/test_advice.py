@@ -82,6 +82,34 @@ def test_unbound_functions(node: Node) -> None:
     )
 
 
+def test_functions_that_match_and_are_bound_to_no_driver(node: Node) -> None:
+    for vf in node.host.vfs(PF):
+        node.host.set_driver(vf, None)
+    assert node.why(pool("vf", PF0)) == (
+        "no driver is bound to the 4 functions that match, so no pod could use them; load the "
+        "module of the driver, then bind one: `echo 0000:3b:01.0 > /sys/bus/pci/drivers_probe`, "
+        "or `driverctl set-override 0000:3b:01.0 vfio-pci`"
+    )
+
+
+def test_sub_functions_that_no_driver_serves(node: Node) -> None:
+    node.host.auxiliary(UPLINK, "mlx5_core.sf.2")
+    assert node.why(pool("sf", {"auxTypes": ["sf"]}, deviceType="auxNetDevice")) == (
+        "no driver is bound to mlx5_core.sf.2, so no pod could use it; load the module of its "
+        "driver (for mlx5 SFs: `modprobe mlx5_core`)"
+    )
+
+
+def test_a_pf_whose_sub_functions_pods_use(node: Node) -> None:
+    node.host.pf(OTHER, "ens2f0")
+    sub = node.host.sf(OTHER, 88, "ens2f0s88")
+    pods = Held(holders={sub: Holder("example.com/sf", "worker", "test", "main")})
+    assert node.why(pool("pf", {"pciAddresses": [OTHER]}), held=pods) == (
+        f"a PF whose sub-functions pods use is never a device: {OTHER} "
+        f"(pods use its sub-functions: {sub})"
+    )
+
+
 def test_the_uplink_is_never_the_example_for_binding(node: Node) -> None:
     assert f"set-override {UPLINK}" not in node.why(pool("vf", {"drivers": ["vfio-pci"]}))
 

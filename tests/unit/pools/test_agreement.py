@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.config.schema import PoolConfig
-from agent.model.device import Device, Kind, Netdev, RdmaDevice
+from agent.model.device import Device, Kind, Netdev, RdmaDevice, Role
 from agent.model.snapshot import Snapshot
 from agent.pools.assign import assign
 from agent.pools.guard import functions_in_use
@@ -19,6 +19,7 @@ from tests.support.devices import pf, sf, vf
 from tests.support.pools import Json, config, pool
 
 DRIVERS = st.sampled_from([None, "iavf", "vfio-pci"])
+SF_DRIVERS = st.sampled_from([None, "mlx5_core.sf"])
 RDMA = st.sampled_from([(), (RdmaDevice("mlx5_0"),)])
 RESOURCES = ("a", "b", "c", "retired")
 
@@ -36,7 +37,10 @@ def functions(draw: st.DrawFn, number: int) -> list[Device]:
         facts = {"driver": draw(DRIVERS), "rdma": draw(RDMA), "netdevs": netdevs}
         found.append(vf(f"0000:{number:02x}:02.{i}", parent, i, **facts))
     if kind is Kind.NET_DEVICE:
-        found += [sf(parent, n, number * 10 + n, rdma=draw(RDMA)) for n in range(sfs)]
+        for n in range(sfs):
+            netdevs = draw(st.sampled_from([(), (Netdev(f"pf{number}s{n}"),)]))
+            facts = {"driver": draw(SF_DRIVERS), "rdma": draw(RDMA), "netdevs": netdevs}
+            found.append(sf(parent, n, number * 10 + n, **facts))
     return found
 
 
@@ -82,6 +86,13 @@ def holdings(draw: st.DrawFn, snapshot: Snapshot) -> Held:
     return Held({i: Holder(f"intel.com/{draw(st.sampled_from(RESOURCES))}") for i in chosen})
 
 
+def has_sub_functions_in_use(pf: Device, snapshot: Snapshot, held: Held) -> bool:
+    subs = [d for d in snapshot.devices if d.role is Role.SF and d.pf_address == pf.id]
+    return pf.role is Role.PF and any(
+        d.id in held.holders or not (d.netdevs or d.lacks_driver) for d in subs
+    )
+
+
 def chosen_by_the_rules(
     device: Device, pools: tuple[PoolConfig, ...], snapshot: Snapshot, held: Held
 ) -> str | None:
@@ -90,7 +101,7 @@ def chosen_by_the_rules(
     if holder is not None:
         named = next((p for p in pools if p.resource == holder.resource), None)
         return named.resource if named else None
-    if device.has_vfs:
+    if device.has_vfs or device.lacks_driver or has_sub_functions_in_use(device, snapshot, held):
         return None
     for candidate in pools:
         allowed = candidate.allow_in_use or device.id not in functions_in_use(snapshot)

@@ -92,7 +92,7 @@ def test_a_pf_without_vfs_is_a_device() -> None:
 
 def test_each_kind_of_pool_takes_its_own_kind_only() -> None:
     mlx = pf("0000:d8:00.0", "mlx0", vendor="15b3")
-    sub = sf(mlx, 88)
+    sub = sf(mlx, 88, netdevs=(Netdev("mlx0s88"),))
     fec = pf("0000:b0:00.0", kind=Kind.ACCELERATOR, pci_class=0x120000)
     pools = assigned(
         host(mlx, fec, sub),
@@ -138,11 +138,6 @@ def test_functions_without_a_known_pf_stand_by_their_own_address() -> None:
         "0000:06:00.0",
         "0000:09:00.0",
     ]
-
-
-def test_a_function_without_driver_or_netdev_is_an_ordinary_candidate() -> None:
-    bare = vf("0000:3b:02.0", PF0, 0, driver=None, netdevs=())
-    assert [m.device for m in one_pool(host(PF0, bare), {"vendors": ["8086"]}).members] == [bare]
 
 
 def test_a_driver_that_comes_late_brings_the_device_with_the_next_snapshot() -> None:

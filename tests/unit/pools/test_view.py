@@ -19,7 +19,7 @@ VF0 = vf(
     rdma=(RdmaDevice("mlx5_0", uverbs=("/dev/infiniband/uverbs0",)),),
     netdevs=(Netdev("pf0v0", ifindex=9, link_type="ether", admin_up=False),),
 )
-VF1 = vf("0000:3b:02.1", PF0, 1, driver=None)
+VF1 = vf("0000:3b:02.1", PF0, 1, driver="vfio-pci", iommu_group=8)
 NODE = Snapshot(
     devices=(PF0, VF0, VF1),
     default_route_netdevs=("eno1",),
@@ -52,7 +52,7 @@ def test_a_device_shows_its_facts_its_pool_and_why_and_leaves_out_what_is_not_kn
         "pKey": "0x8001",
         "reason": "selected by intel.com/vf",
     }
-    assert "driver" not in views[2]
+    assert "netdev" not in views[2]
     assert (views[2]["pool"], views[2]["refusal"]) == (None, "selector")
     assert (views[0]["totalVfs"], views[0]["numVfs"], views[0]["refusal"]) == (64, 2, "has-vfs")
 

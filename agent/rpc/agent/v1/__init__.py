@@ -127,7 +127,8 @@ class Device(betterproto2.Message):
 
     refusal: "str" = betterproto2.field(11, betterproto2.TYPE_STRING)
     """
-    Why it is in no pool, in one word: kind, has-vfs, in-use, held, selector or taken.
+    Why it is in no pool, in one word: kind, has-vfs, no-driver, sub-functions, in-use,
+    held, selector or taken.
     """
 
 

@@ -1,0 +1,52 @@
+"""Which functions no pod may have as they are now, whatever the selectors and ``allowInUse`` say.
+
+Two rules: a function needs a driver (the Go plugin has the same rule), and a PF is not given to one
+pod while other pods use its sub-functions, since all of them send through the PF's port. A PF
+whose VFs exist is sorted out earlier: it is no candidate at all.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+from agent.model.device import Device, Role
+from agent.model.snapshot import Snapshot
+from agent.pools.held import Held
+
+NO_DRIVER = "no driver is bound, so no pod could use it"
+_SHOWN = 3
+"""How many sub-functions one sentence names."""
+
+
+def without_driver(snapshot: Snapshot) -> frozenset[str]:
+    """Ids of the functions and auxiliary devices that no driver serves."""
+    return frozenset(d.id for d in snapshot.devices if d.driver is None and d.lacks_driver)
+
+
+def pfs_with_sub_functions_in_use(snapshot: Snapshot, held: Held) -> Mapping[str, str]:
+    """PF's id -> which of its sub-functions pods use, in one sentence.
+
+    A sub-function is in use if kubelet says that a pod holds it. It also counts as in use if it has
+    a driver, and neither a netdev nor a vDPA device here: then its netdev is in the network
+    namespace of a pod, of which kubelet may not have told yet. A sub-function that waits here for
+    a pod does not count.
+    """
+    role = Role.SF
+    used: defaultdict[str, list[str]] = defaultdict(list)
+    for device in snapshot.devices:
+        if device.role is role and device.pf_address and _is_used(device, held):
+            used[device.pf_address].append(device.id)
+    return {pf: f"pods use its sub-functions: {_some(names)}" for pf, names in used.items()}
+
+
+def _is_used(sub_function: Device, held: Held) -> bool:
+    if sub_function.id in held.holders:
+        return True
+    return not (sub_function.lacks_driver or sub_function.netdevs or sub_function.vdpa)
+
+
+def _some(names: list[str]) -> str:
+    more = len(names) - _SHOWN
+    shown = ", ".join(names[:_SHOWN])
+    return f"{shown} and {more} more" if more > 0 else shown
