@@ -10,6 +10,9 @@ from agent.config.schema import Config, HealthPolicy, PoolConfig, SelectorSet
 from agent.model.device import Kind
 from agent.selectors import SELECTORS
 
+_NOTHING = [""]
+"""How a list is written none of whose values can match: an empty list would be no filter."""
+
 
 def dump_config(config: Config) -> str:
     """JSON text that loads to an equal configuration, whatever the default prefix."""
@@ -71,7 +74,7 @@ def _is_flat(value: dict[str, Any] | list[Any]) -> bool:
 
 
 def _selectors_as_json(selectors: SelectorSet) -> dict[str, Any]:
-    written = {c.key: SELECTORS[c.key].spell(c.wanted) for c in selectors.criteria}
+    written = {c.key: SELECTORS[c.key].spell(c.wanted) or _NOTHING for c in selectors.criteria}
     if selectors.need_vhost_net:
         written["needVhostNet"] = True
     return written

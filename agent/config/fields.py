@@ -123,10 +123,10 @@ def read_number(at: At, findings: Findings, low: float, high: float) -> float | 
 
 
 def read_list(at: At, findings: Findings, wanted: str = "a list of strings") -> tuple[At, ...]:
-    """The elements of a list without nulls, else an error and nothing."""
+    """The elements of a list, else an error and nothing."""
     value = at.value
     if isinstance(value, tuple):
-        return tuple(item for item in at.items() if item.value is not None)
+        return at.items()
     fix = f": write [{quoted(value)}]" if isinstance(value, str) else ""
     findings.error(at, f"found {found(value)}, wanted {wanted}{fix}")
     return ()

@@ -24,7 +24,7 @@ from agent.config.legacy import dead_device_type, misplaced, read_v2_pool
 from agent.config.names import cdi_vendor_fault, name_fault, prefix_fault
 from agent.config.pool_keys import HARMLESS_KEY, MAX_RECOVERY_HOLD_S, POOL_KEYS
 from agent.config.schema import AllocationPolicy, HealthPolicy, PoolConfig, Problem, SelectorSet
-from agent.config.selector_objects import everything, read_selector_object
+from agent.config.selector_objects import everything, read_selector_object, tell_dead
 from agent.kinds import KINDS
 from agent.model.address import parse_bdf
 from agent.model.device import Kind
@@ -157,7 +157,8 @@ class _Pool:
             return ()
         objects: tuple[At, ...] = (at,)
         if not isinstance(at.value, Object):
-            objects = read_list(at, self.findings, "an object or a list of objects")
+            listed = read_list(at, self.findings, "an object or a list of objects")
+            objects = tuple(o for o in listed if o.value is not None)
             if isinstance(at.value, tuple) and not objects:
                 what = "a list of nothing but null" if at.value else "an empty list"
                 self.findings.error(
@@ -165,7 +166,9 @@ class _Pool:
                 )
         rdma = self.pool_is_rdma(kind, objects)
         read = (read_selector_object(o, kind, self.findings, pool_is_rdma=rdma) for o in objects)
-        return tuple(s for s in read if s is not None)
+        known = tuple(o for o in read if o is not None)
+        tell_dead(known, self.findings)
+        return tuple(o.selectors for o in known)
 
     def pool_is_rdma(self, kind: Kind | None, objects: tuple[At, ...]) -> bool:
         """An isRdma beside the selectors: a common slip that cost pods their RDMA nodes."""
@@ -236,10 +239,10 @@ class _Pool:
         try:
             return parse_bdf(key)
         except ValueError:
-            self.findings.error(
+            self.findings.warning(
                 at,
                 f"{quoted(key)} is neither * nor a PCI address nor an auxiliary device's name "
-                "(mlx5_core.sf.4)",
+                "(mlx5_core.sf.4): no device has it, its values are not used",
                 on_key=True,
             )
             return None

@@ -1,7 +1,13 @@
-"""Reads one selector object into criteria, in the order of the selector table."""
+"""Reads one selector object into criteria, in the order of the selector table.
+
+A value that can match nothing is left out with a warning, and the others of its key count. Where
+none is left the key still filters: then the object matches nothing, for an unreadable filter must
+never become no filter.
+"""
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any
 
 from agent.config.fields import (
@@ -18,6 +24,7 @@ from agent.config.pool_keys import POOL_KEYS
 from agent.config.schema import Criterion, SelectorSet
 from agent.kinds import KINDS
 from agent.model.device import Kind
+from agent.records import frozen
 from agent.selectors import SELECTORS, Selector, Shape
 
 _KNOWN = KnownKeys(*SELECTORS)
@@ -25,9 +32,37 @@ _BESIDE = KnownKeys(*POOL_KEYS)
 _FILTERS = tuple(key for key, selector in SELECTORS.items() if selector.is_filter)
 
 
+@frozen(eq=False)
+class SelectorObject:
+    """What came of one selector object."""
+
+    at: At
+    selectors: SelectorSet
+    dead_keys: tuple[str, ...] = ()
+    """Selectors none of whose values can match: the object matches nothing."""
+    dead_values: tuple[tuple[At, str], ...] = ()
+    """The values of those keys, each with what is wrong; nobody was told yet."""
+
+
+def tell_dead(objects: tuple[SelectorObject, ...], findings: Findings) -> None:
+    """Tell of objects that match nothing: errors where no other object of the pool is left."""
+    others_serve = not findings.has_error and any(not o.dead_keys for o in objects)
+    for dead in (o for o in objects if o.dead_keys):
+        for at, message in dead.dead_values:
+            tell = findings.warning if others_serve else findings.error
+            tell(at, message)
+        if others_serve:
+            keys = ", ".join(dead.dead_keys)
+            findings.warning(
+                dead.at,
+                f"no value of {keys} can match: this selector object matches nothing, "
+                "the others of the pool are served",
+            )
+
+
 def read_selector_object(
     at: At, kind: Kind | None, findings: Findings, *, pool_is_rdma: bool = False
-) -> SelectorSet | None:
+) -> SelectorObject | None:
     """One selector object; None where it is no object.
 
     ``kind`` None = the device type is not known, so nothing can be said about what belongs to it.
@@ -37,22 +72,24 @@ def read_selector_object(
     if entries is None:
         return None
     errors_before = len(findings.problems)
+    dead: dict[str, list[tuple[At, str]]] = {}
     wanted = {
         key: value
         for key, selector in SELECTORS.items()
         if key in entries and _belongs(selector, kind, entries[key], findings)
-        if (value := _read_wanted(selector, entries[key], findings)) is not None
+        if (value := _read_wanted(selector, entries[key], kind, findings, dead)) is not None
     }
     if pool_is_rdma and "isRdma" not in entries and "vdpaType" not in wanted:
         wanted["isRdma"] = True
     clean = not any(p.severity == "error" for p in findings.problems[errors_before:])
     _check_whole(at, kind, wanted, entries, findings, clean=clean)
-    return SelectorSet(
+    selectors = SelectorSet(
         criteria=tuple(Criterion(k, wanted[k]) for k in _FILTERS if k in wanted),
         is_rdma=wanted.get("isRdma", False),
         need_vhost_net=wanted.get("needVhostNet", False),
         vdpa_type=wanted.get("vdpaType"),
     )
+    return SelectorObject(at, selectors, tuple(dead), tuple(chain.from_iterable(dead.values())))
 
 
 def everything(kind: Kind | None) -> str:
@@ -78,31 +115,62 @@ def _belongs(selector: Selector, kind: Kind | None, at: At, findings: Findings) 
     return False
 
 
-def _read_wanted(selector: Selector, at: At, findings: Findings) -> Any:  # noqa: ANN401
-    """What the selector wants; None where it filters nothing or the value is wrong."""
+def _read_wanted(
+    selector: Selector,
+    at: At,
+    kind: Kind | None,
+    findings: Findings,
+    dead: dict[str, list[tuple[At, str]]],
+) -> Any:  # noqa: ANN401
+    """What the selector wants; None where it filters nothing or the value is of a wrong type."""
     if selector.shape is Shape.BOOL:
         return read_bool(at, findings) or None
     if selector.shape is Shape.CHOICE:
         if at.value == "":
             return None
         return read_choice(at, findings, selector.choices)
-    parsed = [
-        value
-        for item in read_list(at, findings)
-        if (value := _parsed(selector, item, findings)) is not None
-    ]
-    return selector.combine(parsed) if parsed else None
+    return _read_values(selector, read_list(at, findings), kind, findings, dead)
 
 
-def _parsed(selector: Selector, at: At, findings: Findings) -> Any:  # noqa: ANN401
-    raw = read_string(at, findings)
-    if raw is None:
+def _read_values(
+    selector: Selector,
+    items: tuple[At, ...],
+    kind: Kind | None,
+    findings: Findings,
+    dead: dict[str, list[tuple[At, str]]],
+) -> Any:  # noqa: ANN401
+    """What the values of a list come to; None where there are none, or none is a string.
+
+    Where no value can match, these go into ``dead``, and what is wanted matches nothing.
+    """
+    parsed: list[Any] = []
+    bad: list[tuple[At, str]] = []
+    for item in items:
+        if item.value is None:
+            bad.append((item, "null can match nothing: remove it"))
+        elif (raw := read_string(item, findings)) is not None:
+            try:
+                parsed.append(selector.parse(raw))
+            except ValueError as error:
+                bad.append((item, _with_place(str(error), selector, raw, kind)))
+            else:
+                for fault in selector.faults(raw):
+                    findings.warning(item, fault)
+    if parsed:
+        for item, message in bad:
+            findings.warning(item, f"{message}; not read, the other values of {selector.key} are")
+    elif bad:
+        dead[selector.key] = bad
+    else:
         return None
-    try:
-        return selector.parse(raw)
-    except ValueError as error:
-        findings.error(at, str(error))
-        return None
+    return selector.combine(parsed)
+
+
+def _with_place(message: str, selector: Selector, raw: str, kind: Kind | None) -> str:
+    from agent.selectors.better_place import better_place  # noqa: PLC0415 - for messages only
+
+    place = better_place(selector.key, raw, kind)
+    return f"{message}; {place}" if place else message
 
 
 def _check_whole(

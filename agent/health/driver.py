@@ -32,7 +32,7 @@ def check_driver(member: Member, snapshot: Snapshot, *, held: bool) -> Health:
             if criterion.key == "drivers" and not SELECTORS["drivers"].matches(
                 device, criterion.wanted, snapshot
             ):
-                wanted = SELECTORS["drivers"].render(criterion.wanted)
+                wanted = SELECTORS["drivers"].text_of(criterion.wanted)
                 found = device.driver or "none"
                 return Health(Cause.DRIVER, f"bound driver is {found}, the pool wants {wanted}")
     if device.lacks_driver:

@@ -94,7 +94,8 @@ class _EmptyPool:
 
     def _refused_by(self, criterion: Criterion, left: list[Device]) -> str:
         key = criterion.key
-        wanted = SELECTORS[key].render(criterion.wanted)
+        if not (wanted := SELECTORS[key].render(criterion.wanted)):
+            return f"none of the values of {key} can match: see what `validate` says of them"
         many = f"{len(left)} functions" if len(left) > 1 else left[0].id
         text = f"{key} {wanted} leaves none of {many}: {self._found(criterion, left)}"
         return "; ".join([text, *self._fixes(criterion, left)])

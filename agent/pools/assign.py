@@ -168,4 +168,4 @@ class _Assignment:
 
 
 def _wanted(criterion: Criterion) -> str:
-    return SELECTORS[criterion.key].render(criterion.wanted)
+    return SELECTORS[criterion.key].text_of(criterion.wanted)

@@ -5,12 +5,20 @@ from __future__ import annotations
 from agent.model.device import Device
 from agent.model.snapshot import Snapshot
 from agent.selectors.census import Census, absent, present
-from agent.selectors.selector import AUX, Selector
+from agent.selectors.selector import AUX, Selector, text
 
 
 def matches_aux_type(device: Device, wanted: frozenset[str], _snapshot: Snapshot) -> bool:
     """The middle part of its name, ``<driver>.<type>.<id>``, is one of the wanted."""
     return device.aux_type in wanted
+
+
+def parse_aux_type(raw: str) -> str:
+    """A type of auxiliary devices; raises ValueError for what cannot be one."""
+    aux_type = text(raw)
+    if any(mark in aux_type for mark in ".:,;/#") or len(aux_type.split()) > 1:
+        raise ValueError(f"{aux_type[:40]!r} is not a type of auxiliary devices (for example sf)")
+    return aux_type
 
 
 def _hints(wanted: frozenset[str], census: Census) -> tuple[str, ...]:
@@ -28,6 +36,7 @@ AUX_TYPES = Selector(
     meaning="The type of auxiliary device: sf for sub-functions. Required for auxNetDevice.",
     allowed="sf; other types are accepted with a warning",
     example=["sf"],
+    parse=parse_aux_type,
     matches=matches_aux_type,
     actual=lambda device, _snapshot: f"auxiliary type {device.aux_type or 'none'}",
     hints=_hints,

@@ -6,16 +6,49 @@ one (``mlx5_core``). Configurations in the field name the function's; either mat
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 
 from agent.model.device import Device
 from agent.model.snapshot import Snapshot
 from agent.selectors.census import Census, absent, present
-from agent.selectors.selector import ACCELERATOR, AUX, NET, Selector
+from agent.selectors.selector import ACCELERATOR, AUX, NET, Selector, text
 
 _AUXILIARY = frozenset({"mlx5_ib", "irdma", "bnxt_re", "ice_ib"})
 """Drivers that bind to auxiliary devices of a function, never to the function itself."""
+
+
+_NETDEV_DRIVERS = {
+    "mlx4_en": "mlx4_core",
+    "mlx5_en": "mlx5_core",
+    "mlx5e_rep": "mlx5_core",
+    "mlx4_core[ib_ipoib]": "mlx4_core",
+    "mlx5_core[ib_ipoib]": "mlx5_core",
+    "virtio_net": "virtio-pci",
+}
+"""Names that ``ethtool -i`` or lsmod show for the part that makes the netdev -> the PCI driver."""
+_HEX_ID = re.compile(r"0x[0-9a-f]{1,4}|[0-9][0-9a-f]{3}", re.IGNORECASE)
+"""What no driver is named like: ids that start with a digit (e100 is a driver)."""
+
+
+def parse_driver(raw: str) -> str:
+    """A driver's name; raises ValueError for what no driver can be named."""
+    name = text(raw)
+    if _HEX_ID.fullmatch(name) or any(mark in name for mark in ":,;/#"):
+        raise ValueError(f"{name[:40]!r} is not the name of a driver")
+    return name
+
+
+def driver_faults(raw: str) -> tuple[str, ...]:
+    """A name that is never that of a PCI function's driver, with the one that is meant."""
+    name = raw.strip()
+    return (_pci_driver(name),) if name in _NETDEV_DRIVERS else ()
+
+
+def _pci_driver(name: str) -> str:
+    pci = _NETDEV_DRIVERS[name]
+    return f'{name} drives the netdev; the driver of the PCI function is {pci}: write "{pci}"'
 
 
 def drivers_of(device: Device, by_id: Mapping[str, Device]) -> tuple[str, ...]:
@@ -56,6 +89,8 @@ def _unbound(census: Census) -> str:
 
 def remedy(driver: str, counts: Mapping[str, int]) -> str:
     """What to do about a wanted driver that nothing here is bound to, after a semicolon."""
+    if driver in _NETDEV_DRIVERS:
+        return f"; {_pci_driver(driver)}"
     if driver in _AUXILIARY:
         return f"; {driver} is an RDMA driver that binds below the function: use isRdma instead"
     if driver == "vfio-pci":
@@ -72,6 +107,8 @@ DRIVERS = Selector(
     "function without a driver never matches.",
     allowed="driver names as in /sys/bus/pci/drivers, compared exactly",
     example=["vfio-pci"],
+    parse=parse_driver,
+    faults=driver_faults,
     matches=matches_driver,
     actual=_actual,
     hints=_hints,

@@ -42,7 +42,7 @@ def _verdict(device: Device, criterion: Criterion, snapshot: Snapshot) -> Verdic
     selector = SELECTORS[criterion.key]
     return Verdict(
         key=criterion.key,
-        wanted=selector.render(criterion.wanted),
+        wanted=selector.text_of(criterion.wanted),
         actual=selector.actual(device, snapshot),
         passed=selector.matches(device, criterion.wanted, snapshot),
     )

@@ -6,11 +6,19 @@ the PF is bound to vfio-pci.
 
 from __future__ import annotations
 
+import re
+
 from agent.model.address import parse_bdf
 from agent.model.device import Device, Role
 from agent.model.snapshot import Snapshot
 from agent.selectors.pf_hints import pf_name_hints, root_device_hints
-from agent.selectors.ranges import FunctionRange, FunctionRanges, parse_range, unite
+from agent.selectors.ranges import (
+    FunctionRange,
+    FunctionRanges,
+    parse_range,
+    range_faults,
+    unite,
+)
 from agent.selectors.selector import ACCELERATOR, AUX, NET, Selector
 
 _FORM = "NAME, NAME#N or NAME#N-M; several ranges with commas, NAME#0,2-7"
@@ -26,9 +34,16 @@ def matches_pf_name(device: Device, wanted: FunctionRanges, _snapshot: Snapshot)
     return device.role is not Role.PF and wanted.cover(device.pf_name, device.index)
 
 
+_BRACKETS = re.compile(r"\[[^\[\]]*\]")
+
+
 def parse_pf_name(raw: str) -> FunctionRange:
     """A PF's netdev name or a pattern of names, with ranges; raises ValueError."""
     entry = parse_range(raw)
+    if any(mark in entry.name for mark in ":/") or len(entry.name.split()) > 1:
+        raise ValueError(f"{raw[:80]!r} is not the name of a netdev")
+    if "," in _BRACKETS.sub("", entry.name):
+        raise ValueError(f"{raw[:80]!r} is not the name of one netdev")
     if any(mark in entry.name for mark in "*?["):
         return FunctionRange(entry.name, entry.spans, is_pattern=True)
     return entry
@@ -74,6 +89,7 @@ ROOT_DEVICES = Selector(
     allowed=f"{_FORM}, where NAME is a PCI address",
     example=["0000:3b:00.0#0,2-7"],
     parse=parse_root_device,
+    faults=range_faults,
     combine=unite,
     matches=matches_root_device,
     actual=_actual_root,
@@ -89,6 +105,7 @@ PF_NAMES = Selector(
     allowed=f"{_FORM}, where NAME may hold the wildcards * ? [...]",
     example=["ens1f0#0-7", "mlx-*"],
     parse=parse_pf_name,
+    faults=range_faults,
     combine=unite,
     matches=matches_pf_name,
     actual=_actual_name,

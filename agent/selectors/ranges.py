@@ -14,8 +14,14 @@ import attrs
 from agent.records import frozen
 
 Span = tuple[int, int]
-_MAX_DIGITS = 10
+_MAX_INDEX = 0xFFFFFFFF
 """``sfnum`` is an unsigned 32-bit number, a VF index 16 bits."""
+_MAX_READ = 0x7FFFFFFFFFFFFFFF
+"""The Go plugin reads 64-bit numbers: files say ``0-99999999999`` for "all"."""
+_FAULTS_SHOWN = 3
+_FORMS = (
+    "allowed are NAME, NAME#N and NAME#N-M, several after the # with commas, for example pf0#0,2-7"
+)
 
 
 @frozen
@@ -73,15 +79,31 @@ class FunctionRanges:
 def parse_range(raw: str, name_of: Callable[[str], str] = str.strip) -> FunctionRange:
     """One entry; ``name_of`` gives the PF's normal name or raises ValueError.
 
-    Raises ValueError naming the value and the allowed form.
+    Parts between commas that are no range are left out, as the Go plugin does; see
+    :func:`range_faults`. Raises ValueError naming the value and the allowed form where the PF is
+    missing or no part can be read.
     """
     name, mark, tail = raw.partition("#")
     if not name.strip():
-        raise _malformed(raw, "the PF is missing")
+        raise ValueError(f"{raw[:80]!r}: the PF is missing; {_FORMS}")
     if not mark:
         return FunctionRange(name_of(name))
-    spans = _united(_parse_span(raw, part) for part in tail.split(","))
-    return FunctionRange(name_of(name), spans)
+    spans, unread, _ = _parts(tail)
+    if not spans:
+        raise ValueError(f"{raw[:80]!r}: {unread[0]}; {_FORMS}")
+    return FunctionRange(name_of(name), _united(spans))
+
+
+def range_faults(raw: str) -> tuple[str, ...]:
+    """What is wrong with parts of an entry that :func:`parse_range` accepts; one sentence each."""
+    _, mark, tail = raw.partition("#")
+    if not mark:
+        return ()
+    _, unread, changed = _parts(tail)
+    faults = [*(f"{fault}, so this part is not read" for fault in unread), *changed]
+    more = len(faults) - _FAULTS_SHOWN
+    shown = [f"{raw[:80]!r}: {fault}" for fault in faults[:_FAULTS_SHOWN]]
+    return (*shown, *([f"{raw[:80]!r}: {more} more parts are not read"] if more > 0 else []))
 
 
 def unite(ranges: Iterable[FunctionRange]) -> FunctionRanges:
@@ -111,24 +133,44 @@ def _united(spans: Iterable[Span]) -> tuple[Span, ...]:
     return tuple(merged)
 
 
-def _parse_span(raw: str, part: str) -> Span:
+def _parts(tail: str) -> tuple[list[Span], list[str], list[str]]:
+    """The ranges after the ``#``, why other parts are none, and which are read with a change."""
+    if "#" in tail:
+        return [], ["there is more than one #"], []
+    spans, unread, changed = [], [], []
+    for part in tail.split(","):
+        try:
+            low, high = _parse_span(part)
+        except ValueError as error:
+            unread.append(str(error))
+            continue
+        spans.append((low, min(high, _MAX_INDEX)))
+        if high > _MAX_INDEX:
+            changed.append(f"{high} is read as {_MAX_INDEX}, the highest index that can be")
+    return spans, unread, changed
+
+
+def _parse_span(part: str) -> Span:
     first, dash, last = part.partition("-")
-    low = _parse_index(raw, first)
-    high = _parse_index(raw, last) if dash else low
+    low = _parse_index(first)
+    high = _parse_index(last) if dash else low
     if high < low:
-        raise _malformed(raw, f"{part} ends before it starts")
+        raise ValueError(f"{part[:40]} ends before it starts")
+    if low > _MAX_INDEX:
+        raise ValueError(f"{low} is above {_MAX_INDEX}, the highest index that can be")
     return low, high
 
 
-def _parse_index(raw: str, digits: str) -> int:
-    if not (digits.isascii() and digits.isdigit() and len(digits) <= _MAX_DIGITS):
-        problem = f"{digits[:20]!r} is not an index" if digits else "an index is missing"
-        raise _malformed(raw, problem)
-    return int(digits)
-
-
-def _malformed(raw: str, problem: str) -> ValueError:
-    return ValueError(
-        f"{raw[:80]!r}: {problem}; allowed are NAME, NAME#N and NAME#N-M, "
-        "several after the # with commas, for example pf0#0,2-7"
-    )
+def _parse_index(text: str) -> int:
+    """Digits, with a plus sign or zeros before them where people wrote some (as in Go)."""
+    digits = text.removeprefix("+")
+    significant = digits.lstrip("0") or "0"
+    if digits.isascii() and digits.isdigit() and len(significant) <= len(str(_MAX_READ)):
+        number = int(significant)
+        if number <= _MAX_READ:
+            return number
+    if not text.strip():
+        raise ValueError("an index is missing")
+    is_padded = text != text.strip() and digits.isascii() and digits.strip().isdigit()
+    fix = f" (write {text.strip()} without blanks)" if is_padded else ""
+    raise ValueError(f"{text[:20]!r} is not an index{fix}")

@@ -16,6 +16,10 @@ ACCELERATOR = Kind.ACCELERATOR
 AUX = Kind.AUX_NET_DEVICE
 
 
+MATCHES_NOTHING = "(no value that can match)"
+"""How a selector is shown all of whose configured values can match nothing."""
+
+
 class Shape(StrEnum):
     """How a selector's value is written in the file."""
 
@@ -38,6 +42,10 @@ def listed(wanted: Iterable[str]) -> str:
 
 def _always(_device: Device) -> bool:
     return True
+
+
+def _no_faults(_raw: str) -> tuple[str, ...]:
+    return ()
 
 
 def _no_hints(_wanted: object, _census: Census) -> tuple[str, ...]:
@@ -67,6 +75,8 @@ class Selector:
     shape: Shape = Shape.LIST
     parse: Callable[[str], Any] = text
     """One configured string in its normal form; raises ValueError naming the value."""
+    faults: Callable[[str], tuple[str, ...]] = _no_faults
+    """What is wrong with parts of a string that :attr:`parse` accepts; one sentence each."""
     combine: Callable[[Iterable[Any]], Any] = frozenset
     """All parsed values as one hashable wanted value; any one of them is enough (OR)."""
     render: Callable[[Any], str] = listed
@@ -79,3 +89,7 @@ class Selector:
     """The only values of a :attr:`Shape.CHOICE`."""
     is_filter: bool = True
     """False for an option that hands something out and filters nothing."""
+
+    def text_of(self, wanted: Any) -> str:  # noqa: ANN401 - what combine made
+        """A wanted value as people read it, also one of which no configured value can match."""
+        return self.render(wanted) or MATCHES_NOTHING

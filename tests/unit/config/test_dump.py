@@ -16,7 +16,8 @@ FULL = """
   "selectors": [
     {"auxTypes": ["sf"], "pfNames": ["p*#0-3,9", "p0"], "rootDevices": ["08:00.0#4"],
      "linkTypes": ["IB"], "isRdma": true, "needVhostNet": true, "pciAddresses": ["08:00.0"]},
-    {"auxTypes": ["eth", "sf"], "vendors": ["0x15B3"]}
+    {"auxTypes": ["eth", "sf"], "vendors": ["0x15B3"]},
+    {"auxTypes": ["sf"], "pfNames": ["p0#x"], "drivers": [null]}
   ],
   "excludeTopology": true, "additionalInfo": {"*": {"a": "b"}},
   "health": {"link": false, "recoveryHoldSeconds": 0.25},

@@ -337,7 +337,7 @@ def test_values_of_additional_info_are_never_shown() -> None:
     loaded = one(
         additionalInfo={"*": {"token": ["s3cret"]}, "x": {"y": "s3cret"}, "86:00.0": "s3cret"}
     )
-    assert len(loaded.errors) == 3
+    assert [str(p.severity) for p in loaded.problems] == ["error", "warning", "error"]
     assert "s3cret" not in "".join(loaded.lines())
 
 
@@ -545,3 +545,109 @@ def test_paths_use_the_file_s_own_spelling() -> None:
         "$.ResourceList[0].Selectors[0].VENDORS[0]",
         '$.ResourceList[0].Selectors[0]["a b"]',
     ]
+
+
+@pytest.mark.parametrize(
+    ("key", "good", "bad"),
+    [
+        ("vendors", "8086", "80866"),
+        ("vendors", "8086", ""),
+        ("vendors", "8086", None),
+        ("devices", "154c", "0000:3b:01.0"),
+        ("drivers", "vfio-pci", ""),
+        ("drivers", "vfio-pci", "vfio-pci,iavf"),
+        ("pciAddresses", "0000:af:01.0", "0000:zz:00.0"),
+        ("acpiIndexes", "101", "x"),
+        ("rootDevices", "0000:af:00.0#0", "ens9"),
+        ("pfNames", "ens2f0#0", "ens9#x"),
+        ("pfNames", "ens2f0#0", ""),
+        ("pfNames", "ens2f0#0", "ens1f0,ens1f1"),
+        ("linkTypes", "ether", "token-ring"),
+        ("ddpProfiles", "GTPv1", " "),
+        ("pKeys", "0x8001", "0x18001"),
+    ],
+)
+def test_a_value_that_can_match_nothing_is_a_warning_and_the_others_are_served(
+    key: str, good: str, bad: str | None
+) -> None:
+    alone, beside = one(selectors={key: [good]}), one(selectors={key: [bad, good]})
+    assert alone.config is not None
+    assert beside.config == alone.config
+    (problem,) = beside.problems
+    assert problem.severity is Severity.WARNING
+    assert problem.path == f"$.resourceList[0].selectors.{key}[0]"
+    assert problem.message.endswith(f"; not read, the other values of {key} are")
+    assert one(selectors={key: [bad, good]}, strict=True).refused == (
+        RefusedPool(0, "intel.com/r"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("written", "served"),
+    [("ens2f0#0-1,", "ens2f0#0-1"), ("ens2f0#0-1, 3", "ens2f0#0-1"), ("ens2f0#+1", "ens2f0#1")],
+)
+def test_parts_of_a_range_that_can_be_read_are_served(written: str, served: str) -> None:
+    loaded = one(selectors={"pfNames": [written]})
+    assert loaded.config == one(selectors={"pfNames": [served]}).config
+    assert {p.severity for p in loaded.problems} <= {Severity.WARNING}
+    assert bool(loaded.problems) == ("," in written)
+
+
+def test_a_range_that_ends_beyond_every_index_is_served_with_a_warning() -> None:
+    loaded = one(selectors={"pfNames": ["ens2f0#0-99999999999"]})
+    assert loaded.config is not None
+    assert loaded.exit_code == 0
+    assert [p.severity for p in loaded.problems] == [Severity.WARNING]
+
+
+@pytest.mark.parametrize(
+    "selectors",
+    [
+        {"vendors": [""]},
+        {"vendors": [None]},
+        {"pfNames": ["ens2f0#2-"], "vendors": ["8086"]},
+        {"drivers": [" ", None]},
+        {"pfNames": ["ens1f0,ens1f1"]},
+    ],
+)
+def test_a_selector_none_of_whose_values_can_match_refuses_the_pool(
+    selectors: dict[str, object],
+) -> None:
+    loaded = one(selectors=selectors)
+    assert loaded.refused == (RefusedPool(0, "intel.com/r"),)
+    assert {p.severity for p in loaded.problems} == {Severity.ERROR}
+
+
+def test_an_object_that_matches_nothing_leaves_the_other_objects_of_its_pool() -> None:
+    loaded = one(selectors=[{"vendors": [""], "drivers": ["iavf"]}, {"vendors": ["8086"]}])
+    assert loaded.config is not None
+    dead, alive = loaded.config.pools[0].selectors
+    assert alive == VENDOR
+    assert dead.criteria == (
+        Criterion("vendors", frozenset()),
+        Criterion("drivers", frozenset({"iavf"})),
+    )
+    assert [(str(p.severity), p.path) for p in loaded.problems] == [
+        ("warning", "$.resourceList[0].selectors[0]"),
+        ("warning", "$.resourceList[0].selectors[0].vendors[0]"),
+    ]
+    assert loaded.problems[0].message == (
+        "no value of vendors can match: this selector object matches nothing, "
+        "the others of the pool are served"
+    )
+
+
+def test_a_key_of_additional_info_that_names_no_device_leaves_the_pool_working() -> None:
+    loaded = one(additionalInfo={"*": {"a": "1"}, "ens1f0": {"b": "2"}})
+    assert loaded.config is not None
+    assert loaded.config.pools[0].additional_info == {"*": {"a": "1"}}
+    assert [p.severity for p in loaded.problems] == [Severity.WARNING]
+
+
+@pytest.mark.parametrize(("netdev", "pci"), [("mlx4_en", "mlx4_core"), ("mlx5_en", "mlx5_core")])
+def test_a_netdevs_driver_is_told_from_the_functions(netdev: str, pci: str) -> None:
+    (problem,) = one(selectors={"drivers": [netdev]}).problems
+    assert problem.severity is Severity.WARNING
+    assert problem.message == (
+        f'{netdev} drives the netdev; the driver of the PCI function is {pci}: write "{pci}"'
+    )

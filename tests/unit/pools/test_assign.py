@@ -1,8 +1,17 @@
 from __future__ import annotations
 
+import json
+
+import pytest
+
+from agent.config.load import load_config
 from agent.model.device import Kind, Netdev, Role
+from agent.pools.advice import advise
 from agent.pools.assign import assign
+from agent.pools.reasons import pool_verdict
 from agent.pools.records import Overlap
+from agent.selectors import SELECTORS, Shape
+from agent.selectors.selector import NET
 from tests.support.devices import host, pf, sf, vf
 from tests.support.pools import assigned, config, members, one_pool, pool
 
@@ -198,6 +207,27 @@ def test_without_a_netdev_on_the_pf_the_pci_class_tells_infiniband() -> None:
     node = host(parent, child, ethernet)
     assert [m.device for m in one_pool(node, {"linkTypes": ["ib"]}).members] == [child]
     assert one_pool(node, {"linkTypes": ["ether"]}).members == ()
+
+
+@pytest.mark.parametrize(
+    "key", [k for k, s in SELECTORS.items() if s.shape is Shape.LIST and NET in s.kinds]
+)
+def test_an_object_none_of_whose_values_can_match_takes_no_device(key: str) -> None:
+    full = vf("0000:3b:02.5", PF0, 5, acpi_index="1", ddp_profile="x", pkey=1, pci_class=0x020700)
+    text = {"resourceName": "vf", "selectors": [{key: [" ", None]}, {"vendors": ["15b3"]}]}
+    loaded = load_config(
+        json.dumps({"resourceList": [text]}).encode(), source="f", default_prefix="intel.com"
+    )
+    assert loaded.config is not None
+    pools = assign(host(*NODE.devices, full), loaded.config)
+    assert pools.pools[0].members == ()
+    verdict = pool_verdict(full, pools.config.pools[0], pools).objects[0]
+    assert verdict.text.endswith("wanted (no value that can match)")
+    why = advise(pools.pools[0], pools).why_empty[0]
+    assert why == (
+        f"selector object 1: none of the values of {key} can match: see what `validate` says of "
+        "them"
+    )
 
 
 def test_pf_names_match_whatever_their_case() -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent.selectors.ranges import FunctionRange, parse_range, unite
+from agent.selectors.ranges import FunctionRange, parse_range, range_faults, unite
 
 
 @pytest.mark.parametrize(
@@ -17,6 +17,13 @@ from agent.selectors.ranges import FunctionRange, parse_range, unite
         ("pf0#5,0-3,4", "pf0", ((0, 5),)),
         ("pf0#2-6,1-9", "pf0", ((1, 9),)),
         ("pf0#007", "pf0", ((7, 7),)),
+        ("pf0#00-02", "pf0", ((0, 2),)),
+        ("pf0#" + 5000 * "0" + "7", "pf0", ((7, 7),)),
+        ("pf0#+1", "pf0", ((1, 1),)),
+        ("pf0#0-1,", "pf0", ((0, 1),)),
+        ("pf0#,3,,a,5-", "pf0", ((3, 3),)),
+        ("pf0#0-1, 3", "pf0", ((0, 1),)),
+        ("pf0#0-99999999999", "pf0", ((0, 4294967295),)),
         ("ens1f0-np0#1", "ens1f0-np0", ((1, 1),)),
         ("pf0#4294967295", "pf0", ((4294967295, 4294967295),)),
     ],
@@ -33,14 +40,18 @@ def test_a_range_is_read_with_both_ends_and_united(
         ("pf0#3-", "an index is missing"),
         ("pf0#-3", "an index is missing"),
         ("pf0#", "an index is missing"),
-        ("pf0#1,", "an index is missing"),
         ("pf0#7-2", "7-2 ends before it starts"),
         ("pf0#a", "'a' is not an index"),
         ("pf0#1-2-3", "'2-3' is not an index"),
-        ("pf0#1#2", "'1#2' is not an index"),
-        ("pf0# 1", "' 1' is not an index"),
+        ("pf0#1#2", "there is more than one #"),
+        ("pf0#1#2,3", "there is more than one #"),
+        ("pf0# 1", "' 1' is not an index (write 1 without blanks)"),
+        ("pf0#,", "an index is missing"),
+        ("pf0#1_0", "'1_0' is not an index"),
+        ("pf0#++1", "'++1' is not an index"),
         ("pf0#\u0663", "'\u0663' is not an index"),
-        ("pf0#99999999999", "'99999999999' is not an index"),
+        ("pf0#99999999999", "99999999999 is above 4294967295, the highest index that can be"),
+        ("pf0#0-9999999999999999999", "'9999999999999999999' is not an index"),
         ("#-1", "the PF is missing"),
         ("", "the PF is missing"),
         ("  ", "the PF is missing"),
@@ -50,6 +61,38 @@ def test_a_malformed_range_is_named_with_the_allowed_form(raw: str, problem: str
     with pytest.raises(ValueError, match="allowed are NAME, NAME#N and NAME#N-M") as caught:
         parse_range(raw)
     assert str(caught.value).startswith(f"{raw!r}: {problem};")
+
+
+@pytest.mark.parametrize(
+    ("raw", "faults"),
+    [
+        ("pf0", []),
+        ("pf0#0,2-7", []),
+        ("pf0#0-1,", ["an index is missing, so this part is not read"]),
+        ("pf0#0, 3", ["' 3' is not an index (write 3 without blanks), so this part is not read"]),
+        (
+            "pf0#0,a,7-2",
+            [
+                "'a' is not an index, so this part is not read",
+                "7-2 ends before it starts, so this part is not read",
+            ],
+        ),
+        (
+            "pf0#0-99999999999",
+            ["99999999999 is read as 4294967295, the highest index that can be"],
+        ),
+    ],
+)
+def test_parts_of_a_range_that_are_not_read_as_written_are_named(
+    raw: str, faults: list[str]
+) -> None:
+    assert range_faults(raw) == tuple(f"{raw!r}: {fault}" for fault in faults)
+
+
+def test_of_many_bad_parts_the_first_are_named_and_the_others_counted() -> None:
+    faults = range_faults("pf0#0" + 100 * ",x")
+    assert len(faults) == 4
+    assert faults[-1].endswith(": 97 more parts are not read")
 
 
 def test_all_entries_of_one_pf_are_united() -> None:
