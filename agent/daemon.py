@@ -59,7 +59,7 @@ NETLINK_AFTER_S = 1.0
 
 
 async def run_agent(options: RunOptions, stop: asyncio.Event | None = None) -> None:
-    """Run until SIGTERM, SIGINT or ``stop``.
+    """Run until SIGTERM, SIGINT, SIGQUIT or ``stop``.
 
     Raises ConfigError where the configuration cannot be used at the start; a bug passes through.
     """
@@ -89,7 +89,7 @@ def _stop_on_signals(stop: asyncio.Event) -> asyncio.Event:
         stop.set()
 
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
         loop.add_signal_handler(number, ask, number)
     return stop
 

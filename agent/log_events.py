@@ -153,6 +153,13 @@ _ALL = (
         "--log-dir is accepted for compatibility; the log goes to standard error.",
     ),
     LogEvent(
+        "arguments.passed_over",
+        WARNING,
+        ("words",),
+        "Words of the command line that are no options, and all after them, have no effect, as "
+        "with the Go plugin: remove them. A switch takes its value as --use-cdi=true.",
+    ),
+    LogEvent(
         "config.in_force",
         INFO,
         ("path", "pools"),

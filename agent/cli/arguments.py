@@ -1,29 +1,30 @@
-"""Every argument of every command, and the spellings that the Go plugin's command line allows.
+"""Every argument of every command.
 
-Go's flag package takes one dash or two, ``=`` or a second word, and ``-flag=true`` for booleans;
-manifests in the field use all of these.
+A command line without a command is one of the Go plugin's (:mod:`agent.cli.go_spellings`): words
+that are no options are passed over. After a command (``run`` too) they are errors of usage.
 """
 
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, NoReturn
 
 from agent import __version__
+from agent.cli.go_spellings import (
+    EMPTY_IS_DEFAULT,
+    GLOG_SWITCHES,
+    GLOG_VALUES,
+    as_go_reads,
+    normalised,
+)
 from agent.config.schema import AllocationPolicy
 from agent.errors import UsageError
 from agent.roots import DEFAULT_KUBELET_DIR
 
 DEFAULT_CONFIG_FILE = "/etc/pcidp/config.json"
 DEFAULT_PREFIX = "intel.com"
-_GLOG_VALUES = ("stderrthreshold", "vmodule", "log-backtrace-at", "log-file", "log-file-max-size")
-_GLOG_SWITCHES = ("logtostderr", "alsologtostderr", "add-dir-header", "skip-headers", "one-output")
-_LONG = re.compile(r"--?([A-Za-z][\w-]+)(=.*)?", re.DOTALL)
-_TRUE = frozenset({"1", "t", "true"})
-_FALSE = frozenset({"0", "f", "false"})
 
 
 class _Parser(argparse.ArgumentParser):
@@ -48,18 +49,27 @@ class _Parser(argparse.ArgumentParser):
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """The arguments of a command line without the program's name; ``command`` names the command.
 
-    No command means ``run``. Raises UsageError; ``--help`` and ``--version`` raise SystemExit.
+    No command means ``run``; ``passed_over`` are the words that were then not read. Raises
+    UsageError; ``--help`` and ``--version`` raise SystemExit.
     """
     words = list(argv)
     if words[:1] in (["-h"], ["--help"], ["-help"], ["--version"]):
         return build_parser().parse_args(["--version" if words[0] == "--version" else "--help"])
-    if not words or words[0].startswith("-"):
-        words.insert(0, "run")
-    if words[0] not in COMMANDS:
-        raise UsageError(_unknown_command(words[0]))
-    parser = build_parser(words[0])
-    known = _options_of(parser, words[0])
-    return parser.parse_args([words[0], *_normalised(words[1:], known)])
+    command = words.pop(0) if words and not words[0].startswith("-") else ""
+    if command and command not in COMMANDS:
+        raise UsageError(_unknown_command(command))
+    parser = build_parser(command or "run")
+    known = _options_of(parser, command or "run")
+    passed_over: list[str] = []
+    if not command:
+        words, passed_over = as_go_reads(words, known)
+    arguments = parser.parse_args([command or "run", *normalised(words, known)])
+    arguments.passed_over = tuple(passed_over)
+    for name in EMPTY_IS_DEFAULT:
+        if getattr(arguments, name, None) == "":
+            action = next(a for a in known.values() if a.dest == name)
+            setattr(arguments, name, action.default)
+    return arguments
 
 
 def _unknown_command(word: str) -> str:
@@ -78,36 +88,6 @@ def _options_of(parser: argparse.ArgumentParser, command: str) -> dict[str, argp
         for action in subparsers.choices[command]._actions  # noqa: SLF001 - as above
         for option in action.option_strings
     }
-
-
-def _normalised(words: Sequence[str], known: dict[str, argparse.Action]) -> list[str]:
-    """Go's spellings of known options in ours; what is not known is left for the parser.
-
-    Of a switch that comes several times the last one counts, as in Go. ``-hostroot`` is a misspelt
-    option and not ``-h`` with more behind it.
-    """
-    result: list[str] = []
-    for word in words:
-        found = _LONG.fullmatch(word)
-        name = found[1].replace("_", "-") if found else ""
-        if found is None or name not in known:
-            if found and word[1] != "-" and (switch := known.get(word[1])) and switch.nargs == 0:
-                raise UsageError(f"unrecognized arguments: {word} (see sriov-agent --help)")
-            result.append(word)
-        elif known[name].nargs == 0:
-            result = [w for w in result if w != f"--{name}"]
-            result += _switch(name, found[2][1:] if found[2] else "true")
-        else:
-            result.append(f"--{name}{found[2] or ''}")
-    return result
-
-
-def _switch(name: str, value: str) -> list[str]:
-    if value.lower() in _TRUE:
-        return [f"--{name}"]
-    if value.lower() in _FALSE:
-        return []
-    raise UsageError(f"--{name} takes true or false, not {value!r}")
 
 
 def build_parser(*only: str) -> argparse.ArgumentParser:
@@ -133,7 +113,8 @@ def _add_run(commands: _Commands[_Parser]) -> None:
     run = commands.add_parser(
         "run",
         help="run the agent (the default)",
-        description="Runs the agent until SIGTERM or SIGINT; SIGHUP reads the configuration again.",
+        description="Runs the agent until SIGTERM, SIGINT or SIGQUIT; SIGHUP reads the "
+        "configuration again.",
     )
     _add_config(run)
     _add_host(run)
@@ -184,9 +165,9 @@ def _add_run(commands: _Commands[_Parser]) -> None:
     run.add_argument(
         "--log-dir", help="accepted for the Go plugin's sake: the log goes to standard error"
     )
-    for name in _GLOG_SWITCHES:
+    for name in GLOG_SWITCHES:
         run.add_argument(f"--{name}", action="store_true", help=argparse.SUPPRESS)
-    for name in _GLOG_VALUES:
+    for name in GLOG_VALUES:
         run.add_argument(f"--{name}", help=argparse.SUPPRESS)
     run.add_argument("-v", "--v", dest="verbosity", help=argparse.SUPPRESS)
 

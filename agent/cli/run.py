@@ -36,6 +36,8 @@ def command(arguments: Namespace) -> int:
 def _run(arguments: Namespace) -> int:
     if arguments.log_dir:
         logs.emit("log.dir_unused", log_dir=arguments.log_dir)
+    if arguments.passed_over:
+        logs.emit("arguments.passed_over", words=" ".join(arguments.passed_over))
     options = run_options(arguments)
     share_one_heap()
     favour_the_loop()

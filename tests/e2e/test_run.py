@@ -43,15 +43,17 @@ def test_the_agent_registers_lists_and_allocates_either_way(
     assert [r.way for r in kubelet.registrations] == [way]
 
 
-def test_sigterm_removes_the_sockets_and_keeps_the_device_info_files(
-    host: HostBuilder, config: ConfigFile, kubelet: Kubelet
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGQUIT])
+def test_a_signal_to_end_removes_the_sockets_and_keeps_the_device_info_files(
+    host: HostBuilder, config: ConfigFile, kubelet: Kubelet, number: signal.Signals
 ) -> None:
     host.pf(PF, "ens1f0", vfs=2)
     config.write(pool("net", drivers=["iavf"]))
     with AgentProcess(host.root, config.path) as agent:
         healthy(kubelet, "example.com/net", 2)
         kubelet.allocate("example.com/net", "0000:3b:01.1")
-        assert agent.stop() == 0
+        agent.process.send_signal(number)
+        assert agent.process.wait(10) == 0
     left = sorted(p.name for p in host.roots.device_plugins.glob("*.sock"))
     assert left == ["kubelet.sock"]
     file = host.roots.device_info / "example.com-net-0000:3b:01.1-device.json"
@@ -167,9 +169,12 @@ def test_an_empty_pool_is_not_registered_unless_it_says_so(
     assert kubelet.count("example.com/none") == 0
 
 
-def test_sigterm_stops_the_agent_at_every_stage(host: HostBuilder, config: ConfigFile) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGQUIT])
+def test_sigterm_stops_the_agent_at_every_stage(
+    host: HostBuilder, config: ConfigFile, number: signal.Signals
+) -> None:
     config.write()
     with AgentProcess(host.root, config.path) as agent:
         agent.wait_for("agent.starting")
-        agent.process.send_signal(signal.SIGTERM)
+        agent.process.send_signal(number)
         assert agent.process.wait(10) == 0

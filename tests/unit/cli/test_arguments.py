@@ -68,7 +68,6 @@ def test_a_value_may_follow_in_every_way_that_go_allows(spelling: str) -> None:
 
 def test_a_value_may_hold_anything() -> None:
     assert told("--config-file=a=b=c")["config_file"] == "a=b=c"
-    assert told("--config-file=")["config_file"] == ""
     assert told("-config-file 'two words'")["config_file"] == "two words"
     assert parse(["--config-file=a\nb"]).config_file == "a\nb"
 
@@ -115,6 +114,11 @@ def test_a_switch_with_another_value_is_refused(spelling: str) -> None:
         "-vmodule=main=4",
         "-log_backtrace_at=x.go:1",
         "-log_file=/x -log_file_max_size=10",
+        "-log_link=/var/log/link",
+        "-logbuflevel=-1",
+        "-logbuflevel -1",
+        "-vmodule main=4 -log_backtrace_at x.go:1",
+        "-alsologtostderr -v=3",
         "--add_dir_header --skip_headers --one_output",
     ],
 )
@@ -125,6 +129,39 @@ def test_the_log_flags_of_the_go_plugin_are_accepted(spelling: str) -> None:
 @pytest.mark.parametrize("spelling", ["-v=4", "-v 4", "-v4", "--v=4", "--v 4"])
 def test_verbosity_is_read_in_every_spelling(spelling: str) -> None:
     assert told(spelling)["verbosity"] == "4"
+
+
+@pytest.mark.parametrize(
+    ("line", "passed_over"),
+    [
+        ("-config-file X surplus", ["surplus"]),
+        ("-config-file X --use-cdi true", ["true"]),
+        ("-config-file X -use-cdi true -resource-prefix=y.io", ["true", "-resource-prefix=y.io"]),
+        ("-config-file X -use-cdi -- -resource-prefix=y.io", ["-resource-prefix=y.io"]),
+        ("-config-file X -use-cdi - --no-such-thing", ["-", "--no-such-thing"]),
+        ("-v 4 -config-file X -use-cdi", []),
+    ],
+)
+def test_without_a_command_surplus_words_and_all_after_them_are_passed_over_as_in_go(
+    line: str, passed_over: list[str]
+) -> None:
+    made = told(line)
+    assert made["passed_over"] == tuple(passed_over)
+    assert (made["config_file"], made["resource_prefix"]) == ("X", "intel.com")
+    assert made["use_cdi"] is ("use-cdi" in line)
+
+
+def test_a_value_may_look_like_an_option_as_in_go() -> None:
+    assert told("-config-file -logtostderr")["config_file"] == "-logtostderr"
+
+
+@pytest.mark.parametrize("dashes", ["-", "--"])
+def test_an_empty_value_is_the_default(dashes: str) -> None:
+    names = ("config-file", "resource-prefix", "log-level", "log-dir")
+    made = told(" ".join(f"{dashes}{name}=" for name in names))
+    assert made == told("")
+    assert parse(["validate", "--config-file=", "--resource-prefix", ""]) == parse(["validate"])
+    assert parse(["--config-file", "", "--resource-prefix", ""]) == parse([])
 
 
 def test_a_negative_level_is_a_value_and_no_option() -> None:
@@ -146,7 +183,10 @@ def test_a_negative_level_is_a_value_and_no_option() -> None:
         ("--rescan-seconds=inf", "not a number of seconds"),
         ("--rescan-seconds=soon", "not a number of seconds"),
         ("--allocation-policy=best", "invalid choice: 'best'"),
-        ("-use-cdi true", "unrecognized arguments: true"),
+        ("run --use-cdi true", "unrecognized arguments: true"),
+        ("run -- more", "unrecognized arguments: "),
+        ("-nonsense", "unrecognized arguments: -nonsense"),
+        ("-config-file X -nonsense", "unrecognized arguments: -nonsense"),
         ("run more", "unrecognized arguments: more"),
         ("-helpme", "unrecognized arguments: -helpme"),
         ("-hostroot /x", "unrecognized arguments: -hostroot"),
