@@ -22,6 +22,7 @@ from agent.config.keeper import ConfigChanged, ConfigKeeper
 from agent.config.schema import Config
 from agent.discovery.links import LinkMonitor
 from agent.discovery.monitor import Monitor
+from agent.discovery.rdma_ports import RdmaPortWatch
 from agent.discovery.reread import reread
 from agent.discovery.scan import Scanner
 from agent.discovery.tree import follow_tree
@@ -243,6 +244,7 @@ class Daemon:
         yield self.monitor.run()
         yield self.config.run()
         yield follower.run()
+        yield RdmaPortWatch(options.roots, self.bus, snapshot).run()
         if options.netlink:
             self.links = LinkMonitor(options.roots, self.bus, snapshot)
             yield self._follow_links(self.links)

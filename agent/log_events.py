@@ -421,6 +421,14 @@ _ALL = (
         "A bug in making an answer: that command got an error, the agent works on.",
     ),
     LogEvent(
+        "host.pf_down",
+        WARNING,
+        ("pf", "interface", "driver"),
+        "A PF is administratively down. Its driver is not known to stop its VFs then, so they are "
+        "told as Healthy though nothing proves their link. To have the link checked, set the PF "
+        "up (ip link set INTERFACE up); to have it ignored, set health.link to false in the pool.",
+    ),
+    LogEvent(
         "host.rdma_module_missing",
         WARNING,
         ("module",),

@@ -15,9 +15,11 @@ import attrs
 
 from agent.bus import Bus
 from agent.config.schema import Config
+from agent.health.link import unproven_pfs
 from agent.health.outlook import Outlook, changes, look
 from agent.health.records import Health
 from agent.model.answers import Offer
+from agent.model.device import Device
 from agent.model.events import DevicesAllocated, LinksChanged, SnapshotTaken
 from agent.model.link import Links
 from agent.model.snapshot import Snapshot
@@ -26,7 +28,7 @@ from agent.pools.held import Held, Holder
 from agent.pools.ledger import Ledger
 from agent.pools.records import Pool, Pools
 from agent.state_events import HealthChanged, PoolsChanged
-from agent.told import tell_changes, tell_pool, tell_rest
+from agent.told import tell_changes, tell_pool, tell_rest, tell_unproven
 
 RETRY_FILES_S = 10.0
 """When a file that could not be written is tried again."""
@@ -74,6 +76,8 @@ class Reconciler:
         self._newest = Pools()
         self._told = Pools()
         """What people were told of: a host that is still changing is no news yet."""
+        self._unproven: Mapping[str, Device] = {}
+        """PFs that people were warned of."""
         self._had_devices: set[str] = set()
         self._dirty = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
@@ -197,6 +201,8 @@ class Reconciler:
         for _ in range(_TURNS_TO_SEND):
             await asyncio.sleep(0)
         await self._tell_changes(before)
+        if settled:
+            self._tell_unproven(before)
         if settled and pools is not self._told:
             await self._tell_pools(self._told, pools)
             self._told = pools
@@ -211,6 +217,19 @@ class Reconciler:
                 tell_changes(resource, found)
                 self._bus.publish(HealthChanged(resource, found))
                 await self._give_way()
+
+    def _tell_unproven(self, before: Mapping[str, Outlook]) -> None:
+        """The PFs that are down and say nothing of the link of the functions in a pool."""
+        if all(before.get(resource) is now for resource, now in self.outlooks.items()):
+            return
+        judged = [o.grounds for o in self.outlooks.values() if o.grounds is not None]
+        unproven = {
+            pf.id: pf
+            for grounds in judged
+            for pf in unproven_pfs(grounds.carriers, grounds.snapshot, self.links)
+        }
+        tell_unproven(unproven, self._unproven)
+        self._unproven = unproven
 
     async def _tell_pools(self, before: Pools, after: Pools) -> None:
         """What became of the pools, to the log."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from agent import logs
 from agent.health.outlook import Change, grouped
+from agent.model.device import Device
 from agent.pools.records import Pool, Pools
 
 DEVICES_SHOWN = 64
@@ -17,6 +20,13 @@ def tell_changes(resource: str, found: tuple[Change, ...]) -> None:
         if not health.healthy:
             fields |= {"cause": str(health.cause), "detail": health.detail}
         logs.emit(f"device.{what}", **fields, devices=shown(device_ids))
+
+
+def tell_unproven(unproven: Mapping[str, Device], before: Mapping[str, Device]) -> None:
+    """One line for each PF that went down and says nothing of the link of its functions."""
+    for pf in unproven.values():
+        if pf.id not in before:
+            logs.emit("host.pf_down", pf=pf.id, interface=pf.pf_name or "", driver=pf.driver or "")
 
 
 def shown(device_ids: tuple[str, ...]) -> str:

@@ -14,10 +14,19 @@ from agent.host.netdev import NetClass
 from agent.host.rdma import RdmaHost
 from agent.host.switchdev import Eswitch, Port
 from agent.kinds import kind_of_class
-from agent.model.device import Device, Kind, Netdev, RdmaDevice, Role, VdpaDevice
+from agent.model.device import (
+    Device,
+    InfinibandPort,
+    Kind,
+    Netdev,
+    RdmaDevice,
+    Role,
+    VdpaDevice,
+)
 from agent.records import frozen
 
 _INTEL = "8086"
+_INFINIBAND_CLASS = 0x0207  # PCI_CLASS_NETWORK with the subclass InfiniBand (PCI code and id list)
 _VF = Role.VF  # a member of an enumeration takes half as long to look up as a record to make
 
 
@@ -156,6 +165,7 @@ def read_vf(host: Host, bdf: str, pf: Pf) -> Device | Skipped | Unreadable | Non
             _vf_ddp(host, bdf, pf),
             None,  # aux_type
             pf.ports.get(("vf", index)) if pf.ports and index is not None else None,
+            _infiniband(folder, ids.pci_class, rdma_devices, netdevs) if pf.device is None else (),
         )
     except pci.MissingAttributeError as error:
         return _unreadable(host, bdf, error.attribute)
@@ -242,6 +252,7 @@ def _pf(host: Host, folder: int, entries: frozenset[str], bdf: str, kind: Kind) 
         pkey=rdma.pkey(folder, rdma_devices),
         vdpa=host.vdpa.get(bdf, ()),
         ddp_profile=_ddp(host, bdf, ids.vendor) if is_network else None,
+        infiniband_ports=_infiniband(folder, ids.pci_class, rdma_devices, eswitch.own),
     )
     aux_names = tuple(host.auxiliary.below(bdf, entries)) if is_network else ()
     return Pf(bdf, device, sriov.index_of, eswitch, aux_names)
@@ -262,6 +273,16 @@ def _brief(host: Host, folder: int, bdf: str, driver: str | None) -> tuple[Netde
         if read is not None:
             found.append(read)
     return tuple(found)
+
+
+def _infiniband(
+    folder: int, pci_class: int, devices: tuple[RdmaDevice, ...], netdevs: tuple[Netdev, ...]
+) -> tuple[InfinibandPort, ...]:
+    if not devices:
+        return ()
+    by_class = pci_class >> 8 == _INFINIBAND_CLASS
+    is_infiniband = by_class or any(n.link_type == "infiniband" for n in netdevs)
+    return tuple(rdma.infiniband_ports(folder, devices, is_infiniband=is_infiniband))
 
 
 def _whole(host: Host, owner: int, found: Iterable[tuple[str, str]]) -> tuple[Netdev, ...]:

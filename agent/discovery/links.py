@@ -16,9 +16,9 @@ from agent.discovery.uevents import is_relevant, touched_by
 from agent.host.netlink import Netlink, open_netlink
 from agent.host.route_events import DefaultRouteEvents
 from agent.host.uevents import Overrun, Uevent
-from agent.model.device import Netdev, Role
+from agent.model.device import Netdev
 from agent.model.events import HostHint, LinksChanged, SnapshotTaken
-from agent.model.link import LinkFact, Links
+from agent.model.link import LinkFact, Links, link_netdevs
 from agent.model.snapshot import Snapshot
 from agent.roots import Roots
 from agent.tasks import Retry, keep_running, together
@@ -36,7 +36,7 @@ class LinkMonitor:
     """
 
     def __init__(self, roots: Roots, bus: Bus, snapshot: Snapshot) -> None:
-        self.links = Links()
+        self.links = Links(by_number=roots.is_real_host)
         self.overruns = 0
         self.is_open = False
         """Whether kernel events come in now."""
@@ -47,6 +47,8 @@ class LinkMonitor:
         self._netlink: Netlink | None = None
         self._ifindexes: frozenset[int] = frozenset()
         self._names: frozenset[str] = frozenset()
+        self._ipoib: frozenset[int | str | None] = frozenset()
+        """IPoIB netdevs, by number or name."""
         self._to_ask: set[str] = set()
         self._heard: set[int] = set()
         """Interfaces that sent an event since the last question was put."""
@@ -99,9 +101,14 @@ class LinkMonitor:
         """Let the socket drop what no device hangs on, and forget facts of it."""
         self._ifindexes = frozenset(n.ifindex for n in self._carriers if n.ifindex is not None)
         self._names = frozenset(n.name for n in self._carriers)
+        self._ipoib = frozenset(
+            n.ifindex if self.links.by_number else n.name
+            for n in self._carriers
+            if n.link_type == "infiniband"
+        )
         facts = self.links.by_ifindex.values()
-        kept = (f for f in facts if f.name in self._names or f.ifindex in self._ifindexes)
-        self.links = Links({f.ifindex: f for f in kept})
+        kept = (f for f in facts if f.ifindex in self._ifindexes or self._is_named(f))
+        self.links = attrs.evolve(self.links, by_ifindex={f.ifindex: f for f in kept})
         self._filter()
 
     def _filter(self) -> None:
@@ -148,12 +155,15 @@ class LinkMonitor:
     def _take(self, fact: LinkFact, *, answered: bool = False) -> None:
         """Put one fact in force if anything hangs on it.
 
-        An interface is known by its name first: only one that netlink has told of before may
-        change it. A number alone may be that of another interface, where the tree that was
-        scanned stands in for another machine.
+        Where the tree that was scanned stands in for another machine, an interface is known by its
+        name first: only one that netlink has named before may change it, since a number alone
+        may be that of another interface. On this machine's own root the number is the interface.
         """
         before = self.links.by_ifindex.get(fact.ifindex)
-        if before is None and fact.name not in self._names:
+        is_scanned = self._is_named(fact) or (
+            self.links.by_number and fact.ifindex in self._ifindexes
+        )
+        if before is None and not is_scanned:
             if fact.ifindex in self._ifindexes and not answered:
                 self._bus.publish(HostHint("link", self._owners(fact)))
             return
@@ -172,6 +182,10 @@ class LinkMonitor:
         if not answered and not fact.gone:
             self._ask({fact.name})
 
+    def _is_named(self, fact: LinkFact) -> bool:
+        """Whether a name alone says that a scanned interface is meant."""
+        return fact.name in self._names and not self.links.by_number
+
     def _owners(self, *facts: LinkFact) -> frozenset[str] | None:
         """The devices whose netdevs these are, by name or number; None = none is known."""
         owners = self._snapshot.netdev_owner
@@ -181,15 +195,26 @@ class LinkMonitor:
         return found or None
 
     def _moved(self, before: LinkFact | None, fact: LinkFact) -> bool:
-        """Whether more changed than the link's state: name, master, or the namespace.
+        """Whether more changed than the link's state: names, master, or the namespace.
 
-        The first word on an interface is held against the scan: it may have changed since.
+        The first word on an interface is held against the scan: it may have changed since. Of
+        IPoIB any change counts: only a scan reads the state of the port below.
         """
         if before is None:
-            scanned = next((n for n in self._carriers if n.name == fact.name), None)
-            return scanned is not None and (scanned.master is None) != (fact.master is None)
-        old = (before.name, before.master, before.gone)
-        return old != (fact.name, fact.master, fact.gone)
+            scanned = next((n for n in self._carriers if self._is(n, fact)), None)
+            if scanned is None:
+                return False
+            return scanned.name != fact.name or (scanned.master is None) != (fact.master is None)
+        if fact.ifindex in self._ipoib or fact.name in self._ipoib:
+            return True
+        old = (before.name, before.master, before.gone, before.altnames)
+        return old != (fact.name, fact.master, fact.gone, fact.altnames)
+
+    def _is(self, netdev: Netdev, fact: LinkFact) -> bool:
+        """Whether a fact is of a scanned netdev."""
+        if self.links.by_number:
+            return netdev.ifindex == fact.ifindex
+        return netdev.name == fact.name
 
     async def _answer_questions(self, netlink: Netlink) -> None:
         """Ask about interfaces that sent an event: only an answer tells the VFs' policies."""
@@ -232,11 +257,5 @@ def _name_of(ifindex: int) -> str | None:
 
 
 def carriers(snapshot: Snapshot) -> tuple[Netdev, ...]:
-    """The netdevs on which some device's link hangs: of PFs, and of functions without a PF here."""
-    pfs, role = snapshot.pfs, Role.PF
-    return tuple(
-        netdev
-        for device in snapshot.devices
-        if device.netdevs and (device.role is role or device.pf_address not in pfs)
-        for netdev in device.netdevs
-    )
+    """The netdevs on which some device's link hangs, each once."""
+    return tuple(dict.fromkeys(link_netdevs(snapshot.devices, snapshot)))

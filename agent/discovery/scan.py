@@ -19,7 +19,8 @@ from agent.discovery.tables import Asked, Folders, read_changed, read_whole
 from agent.host import ddptool, devlink, netdev, pci, rdma, routes, sysfs
 from agent.host.devlink import DevlinkFacts
 from agent.host.rdma import RdmaHost
-from agent.model.snapshot import Snapshot
+from agent.model.device import Device, Netdev, Role
+from agent.model.snapshot import Snapshot, vf_lags
 from agent.roots import Roots
 
 _NO_SIGHT = Sight()
@@ -147,6 +148,7 @@ class Scanner:
             devices=devices,
             default_route_netdevs=_default_routes(self._roots, netlink=self._netlink),
             netdev_parents=tuple(_netdev_parents(class_net, self._sight.homeless)),
+            bonds=tuple(_bonds(class_net, devices)),
             skipped_classes=_skipped(reading.skipped) if reading else (),
             missing_rdma_modules=(
                 rdma_host.missing_modules if any(map(attrgetter("rdma"), devices)) else ()
@@ -172,6 +174,16 @@ def _netdev_parents(
         lowers = netdev.lowers(class_net, name)
         if lowers:
             yield name, lowers
+
+
+def _bonds(class_net: int | None, devices: Iterable[Device]) -> Iterator[Netdev]:
+    """The bonds that join several PFs of one eswitch."""
+    if class_net is None:
+        return
+    for name in sorted(vf_lags(d for d in devices if d.role is Role.PF)):
+        bond = netdev.read_bond(class_net, name)
+        if bond is not None:
+            yield bond
 
 
 def _default_routes(roots: Roots, *, netlink: bool) -> tuple[str, ...]:

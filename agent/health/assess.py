@@ -29,8 +29,9 @@ def assess(
     pool: Pool, pools: Pools, links: Links, known: Mapping[str, Health]
 ) -> Mapping[str, Health]:
     """Device id -> health, for each member of ``pool`` in its order; ``known`` are its faults."""
-    devices = [m.device for m in pool.members]
     if not pool.config.health.link:
-        return {d.id: known.get(d.id, HEALTHY) for d in devices}
+        return {m.device.id: known.get(m.device.id, HEALTHY) for m in pool.members}
     judge = LinkJudge(pools.snapshot, links).judge
-    return {d.id: known.get(d.id) or judge(d) for d in devices}
+    return {
+        m.device.id: known.get(m.device.id) or judge(m.device, m.selectors) for m in pool.members
+    }

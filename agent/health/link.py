@@ -1,25 +1,54 @@
 """Health check *link*: whether a device's traffic can leave the host.
 
-The PF's carrier decides for its VFs and SFs, never a VF's own netdev, which is administratively
+The ports of the PF decide for its VFs and SFs, never a VF's own netdev, which is administratively
 down while it is idle. A VF's link policy comes first. What is not known counts as healthy: a netdev
-in a pod's namespace says nothing about faults.
+in a pod's namespace says nothing about faults, and neither does a PF that is only administratively
+down, unless its driver is known to stop its VFs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 
+from agent.config.schema import SelectorSet
 from agent.health.records import HEALTHY, Cause, Health
-from agent.model.device import Device, Netdev, Role
-from agent.model.link import Links, VfLinkPolicy
+from agent.model.device import Device, InfinibandPort, Netdev, Role
+from agent.model.link import DRIVERS_THAT_STOP_VFS, Links, VfLinkPolicy, link_netdevs
 from agent.model.snapshot import Snapshot
+from agent.records import frozen
 
 _OPERSTATES_WITHOUT_CARRIER = frozenset({"down", "lowerlayerdown", "notpresent"})
+_NOT_SET_UP = frozenset({"INIT", "ARMED"})
 
 
-def check_link(device: Device, snapshot: Snapshot, links: Links) -> Health:
+@frozen
+class Port:
+    """One port of a function, and whether it has a link."""
+
+    has_link: bool | None
+    """None = it cannot be known."""
+    fault: Health = HEALTHY
+    """What is wrong where there is no link."""
+    names: tuple[str, ...] = ()
+    """The netdev's names as the scan read them, those that ``pfNames`` may write."""
+
+
+@frozen
+class _Uplink:
+    """What a PF means for its functions."""
+
+    ports: tuple[Port, ...]
+    policies: Mapping[int, VfLinkPolicy]
+    verdict: Health
+    """That of all its ports."""
+
+
+def check_link(
+    device: Device, snapshot: Snapshot, links: Links, selectors: SelectorSet | None = None
+) -> Health:
     """Unhealthy where the link that carries the device's traffic is known to be dead."""
-    return LinkJudge(snapshot, links).judge(device)
+    return LinkJudge(snapshot, links).judge(device, selectors)
 
 
 class LinkJudge:
@@ -28,71 +57,179 @@ class LinkJudge:
     def __init__(self, snapshot: Snapshot, links: Links) -> None:
         self._snapshot = snapshot
         self._links = links
-        self._uplinks: dict[str, tuple[Mapping[int, VfLinkPolicy], Health]] = {}
+        self._uplinks: dict[str, _Uplink] = {}
 
-    def judge(self, device: Device) -> Health:
-        """Unhealthy where the link that carries the device's traffic is known to be dead."""
-        pf = _pf_of(device, self._snapshot)
+    def judge(self, device: Device, selectors: SelectorSet | None = None) -> Health:
+        """Unhealthy where the link that carries the device's traffic is known to be dead.
+
+        ``selectors`` chose the device: of a PF with several ports, those that its ``pfNames``
+        names count.
+        """
+        pf = None if device.role is Role.PF else self._snapshot.pf_of(device)
         if pf is None:
-            return own_link(self._links.newest(device.netdev))
-        uplink = self._uplinks.get(pf)
-        if uplink is None:
-            uplink = self._uplinks[pf] = self._look_at(device)
-        policies, verdict = uplink
-        if policies and device.role is Role.VF and device.index is not None:
-            policy = policies.get(device.index, VfLinkPolicy.AUTO)
+            return _united(_ports(device, self._links, _own_port))
+        uplink = self._uplinks.get(pf.id) or self._look_at(pf)
+        if uplink.policies and device.role is Role.VF and device.index is not None:
+            policy = uplink.policies.get(device.index, VfLinkPolicy.AUTO)
             if policy is VfLinkPolicy.ENABLE:
                 return HEALTHY
-            if policy is VfLinkPolicy.DISABLE:
+            # A new InfiniBand VF has this policy until its CNI plugin sets another one.
+            if policy is VfLinkPolicy.DISABLE and not pf.infiniband_ports:
                 return Health(Cause.LINK_DISABLED, "its link state is set to disable on the PF")
+        verdict = uplink.verdict
+        if len(uplink.ports) > 1 and selectors is not None:
+            verdict = _united(_selected(uplink.ports, device, selectors))
+        if verdict.cause is Cause.PF_DOWN and self._has_own_carrier(device):
+            return HEALTHY
         return verdict
 
-    def _look_at(self, device: Device) -> tuple[Mapping[int, VfLinkPolicy], Health]:
-        """The policies of the VFs of a device's PF, and what its uplink means for the others."""
-        uplink = self._snapshot.pf_netdev(device)
-        fact = self._links.fact(uplink)
-        return (fact.vf_policies or {}) if fact else {}, pf_link(self._links.newest(uplink))
+    def is_unproven(self, pf: Device) -> bool:
+        """Whether a PF's functions count as healthy only since nothing is known of their link."""
+        uplink = self._uplinks.get(pf.id) or self._look_at(pf)
+        return all(port.has_link is None for port in uplink.ports)
+
+    def _look_at(self, pf: Device) -> _Uplink:
+        """What the PF's ports, or the bond that they are part of, mean for its VFs and SFs."""
+        fact = self._links.fact(self._snapshot.pf_netdev(pf))
+        bond = self._lag_of(pf)
+        if bond is not None:
+            ports: tuple[Port, ...] = (_pf_port(bond, what="bond"),)
+        else:
+            ports = tuple(_ports(pf, self._links, partial(_pf_port, driver=pf.driver)))
+        policies = (fact.vf_policies or {}) if fact else {}
+        uplink = self._uplinks[pf.id] = _Uplink(ports, policies, _united(ports))
+        return uplink
+
+    def _lag_of(self, pf: Device) -> Netdev | None:
+        """The bond of a VF LAG, while it is set up and the PF is part of it."""
+        scanned = self._snapshot.lag_of.get(pf.id)
+        bond = self._links.newest(scanned)
+        if scanned is None or bond is None or bond.admin_up is False:
+            return None
+        fact, of_bond = self._links.fact(self._snapshot.pf_netdev(pf)), self._links.fact(scanned)
+        ifindex = of_bond.ifindex if of_bond else scanned.ifindex
+        return bond if fact is None or fact.master == ifindex else None
+
+    def _has_own_carrier(self, vf: Device) -> bool:
+        """Whether the device's own netdev, as it is now, proves that it has a link."""
+        newest = (self._links.newest(netdev) for netdev in vf.netdevs)
+        return any(n.admin_up and has_carrier(n) for n in newest if n is not None)
 
 
 def carriers(devices: Iterable[Device], snapshot: Snapshot) -> tuple[Netdev, ...]:
     """The netdevs by which these devices' links are judged, each once."""
-    found: dict[str, Netdev | None] = {}
-    for device in devices:
-        pf = _pf_of(device, snapshot)
-        key = device.id if pf is None else pf
-        if key not in found:
-            found[key] = device.netdev if pf is None else snapshot.pf_netdev(device)
-    return tuple(netdev for netdev in found.values() if netdev is not None)
+    return tuple(dict.fromkeys(link_netdevs(devices, snapshot)))
 
 
-def _pf_of(device: Device, snapshot: Snapshot) -> str | None:
-    """The PF on whose link a device hangs; None = on its own."""
-    pf = device.pf_address
-    return None if device.role is Role.PF or pf not in snapshot.pfs else pf
+def unproven_pfs(netdevs: Iterable[Netdev], snapshot: Snapshot, links: Links) -> Iterator[Device]:
+    """The PFs with some of these netdevs that are down and say nothing of their functions' link.
+
+    Their VFs and SFs count as healthy though nothing proves that they have a link.
+    """
+    newest = (links.newest(netdev) for netdev in netdevs)
+    down = {n.name for n in newest if n is not None and n.admin_up is False}
+    if not down:
+        return
+    judge = LinkJudge(snapshot, links)
+    parents = {d.pf_address for d in snapshot.devices if d.role is not Role.PF}
+    for pf in snapshot.pfs.values():
+        uplink = links.newest(snapshot.pf_netdev(pf))
+        is_down = uplink is not None and uplink.name in down
+        if is_down and pf.id in parents and judge.is_unproven(pf):
+            yield pf
 
 
-def own_link(netdev: Netdev | None) -> Health:
-    """A function that stands for itself: its own carrier, while it is here and set up."""
-    if netdev is None or netdev.admin_up is not True or has_carrier(netdev) is not False:
-        return HEALTHY
-    return Health(Cause.NO_CARRIER, f"{netdev.name} has no carrier")
-
-
-def pf_link(netdev: Netdev | None) -> Health:
-    """A function behind a PF: a PF that is down, or without carrier, takes its traffic with it."""
-    if netdev is None:
-        return HEALTHY
-    if netdev.admin_up is False:
-        return Health(Cause.PF_DOWN, f"PF {netdev.name} is administratively down")
-    if has_carrier(netdev) is False:
-        return Health(Cause.NO_CARRIER, f"PF {netdev.name} has no carrier")
-    return HEALTHY
+def port_states(pf: Device, links: Links) -> tuple[bool | None, ...]:
+    """Whether each port of a PF has a link; None = it cannot be known."""
+    return tuple(port.has_link for port in _ports(pf, links, _pf_port))
 
 
 def has_carrier(netdev: Netdev) -> bool | None:
-    """Carrier as told; from operstate where the carrier cannot be read; None = not known."""
+    """Carrier as read; from operstate where the carrier cannot be read; None = not known."""
     if netdev.carrier is not None:
         return netdev.carrier
     if netdev.operstate in _OPERSTATES_WITHOUT_CARRIER:
         return False
     return True if netdev.operstate == "up" else None
+
+
+def _united(ports: Iterable[Port]) -> Health:
+    """One link is enough; without any, the first fault counts before what is not known."""
+    fault = HEALTHY
+    for port in ports:
+        if port.has_link:
+            return HEALTHY
+        if fault is HEALTHY:
+            fault = port.fault
+    return fault
+
+
+def _selected(ports: tuple[Port, ...], vf: Device, selectors: SelectorSet) -> Iterable[Port]:
+    """The ports that a selector object names for this function; all if it names none."""
+    wanted = next((c.wanted for c in selectors.criteria if c.key == "pfNames"), None)
+    if wanted is None:
+        return ports
+    named = [p for p in ports if any(wanted.cover(name, vf.index) for name in p.names)]
+    return named or ports
+
+
+def _ports(device: Device, links: Links, port_of: Callable[[Netdev], Port]) -> Iterator[Port]:
+    """The ports of a function as they are now; ``port_of`` judges one by its Ethernet netdev."""
+    netdevs = [(n, newest) for n in device.ports if (newest := links.newest(n)) is not None]
+    if not device.infiniband_ports:
+        for scanned, newest in netdevs:
+            yield _named(port_of(newest), scanned)
+        return
+    ipoib = [pair for pair in netdevs if pair[0].link_type != "ether"]
+    for port in device.infiniband_ports:
+        pair = next((p for p in ipoib if p[0].dev_port in {None, port.number - 1}), None)
+        found = _infiniband_port(port, pair[1] if pair else None)
+        yield _named(found, pair[0]) if pair else found
+    for scanned, newest in netdevs:
+        if scanned.link_type == "ether":
+            yield _named(port_of(newest), scanned)
+
+
+def _named(port: Port, netdev: Netdev) -> Port:
+    return Port(port.has_link, port.fault, (netdev.name, *netdev.altnames))
+
+
+def _own_port(netdev: Netdev) -> Port:
+    """A port of a function that is judged by itself: its carrier, while it is set up."""
+    return _by_carrier(netdev, netdev.name) if netdev.admin_up else Port(None)
+
+
+def _pf_port(netdev: Netdev, driver: str | None = None, what: str = "PF") -> Port:
+    """A port of a PF with VFs or SFs: without carrier, nothing of theirs leaves the host."""
+    name = f"{what} {netdev.name}"
+    if netdev.admin_up is not False:
+        return _by_carrier(netdev, name)
+    if driver not in DRIVERS_THAT_STOP_VFS:
+        return Port(None)
+    detail = f"{name} is administratively down, and the driver {driver} stops its VFs then"
+    return Port(has_link=False, fault=Health(Cause.PF_DOWN, detail))
+
+
+def _infiniband_port(port: InfinibandPort, ipoib: Netdev | None) -> Port:
+    """A port whose state is the link; IPoIB is asked only where the state cannot be read.
+
+    ``ACTIVE_DEFER`` is a short interruption (InfiniBand architecture, link states): not known.
+    """
+    if port.state is None:
+        return Port(None) if ipoib is None else _own_port(ipoib)
+    if port.state == "ACTIVE":
+        return Port(has_link=True)
+    if port.state == "ACTIVE_DEFER":
+        return Port(None)
+    detail = f"RDMA port {port.rdma}/{port.number} is {port.state}"
+    if port.phys_state is not None:
+        detail += f" (physical state {port.phys_state})"
+    if port.state in _NOT_SET_UP:
+        detail += ": no subnet manager has set it up"
+    return Port(has_link=False, fault=Health(Cause.NO_CARRIER, detail))
+
+
+def _by_carrier(netdev: Netdev, name: str) -> Port:
+    carrier = has_carrier(netdev)
+    fault = Health(Cause.NO_CARRIER, f"{name} has no carrier") if carrier is False else HEALTHY
+    return Port(carrier, fault)

@@ -261,6 +261,10 @@ class HostBuilder:
         number = self._next("rdma")
         folder = self.folder(owner) / "infiniband" / name
         self.write(folder / "ports/1/pkeys/0", f"{pkey:#06x}")
+        pci_class = self.folder(owner) / "class"
+        is_infiniband = pci_class.exists() and pci_class.read_text().startswith("0x0207")
+        self.write(folder / "ports/1/link_layer", "InfiniBand" if is_infiniband else "Ethernet")
+        self.set_rdma_port(owner, name)
         self.link(self.root / "sys/class/infiniband" / name, folder)
         classes = {"uverbs": "infiniband_verbs"}
         if umad:
@@ -276,6 +280,14 @@ class HostBuilder:
             umad=(f"/dev/infiniband/umad{number}",) if umad else (),
             issm=(f"/dev/infiniband/issm{number}",) if umad else (),
         )
+
+    def set_rdma_port(
+        self, owner: str, name: str, state: str = "4: ACTIVE", phys_state: str = "5: LinkUp"
+    ) -> None:
+        """The state of port 1 of an RDMA device, as sysfs writes it."""
+        port = self.folder(owner) / "infiniband" / name / "ports/1"
+        self.write(port / "state", state)
+        self.write(port / "phys_state", phys_state)
 
     def vdpa(self, owner: str, vdpa_type: str | None = "vhost") -> str:
         """A vDPA device of a function or auxiliary device; its name."""

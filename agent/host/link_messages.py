@@ -16,6 +16,7 @@ RTM_NEWLINK, RTM_DELLINK = 16, 17  # uapi linux/rtnetlink.h
 _HEADERS = struct.Struct("=4xH14xiI4x")  # type of nlmsghdr; index and flags of ifinfomsg
 _IFLA_IFNAME, _IFLA_MASTER, _IFLA_OPERSTATE = 3, 10, 16  # uapi linux/if_link.h
 _IFLA_VFINFO_LIST, _IFLA_CARRIER = 22, 33
+_IFLA_PROP_LIST, _IFLA_ALT_IFNAME = 52, 53
 _IFLA_VF_LINK_STATE = 5
 _NUMBER = struct.Struct("=I")
 _VF_LINK_STATE = struct.Struct("=II")  # ifla_vf_link_state: number of the VF, state
@@ -43,7 +44,16 @@ def link_fact(message: bytes) -> LinkFact:
         master=None if master is None else _NUMBER.unpack(master)[0],
         gone=kind == RTM_DELLINK,
         vf_policies=_vf_policies(told.get(_IFLA_VFINFO_LIST)),
+        altnames=altnames(told.get(_IFLA_PROP_LIST)),
     )
+
+
+def altnames(properties: bytes | None) -> tuple[str, ...]:
+    """The alternative names in IFLA_PROP_LIST (Linux 5.5), sorted; none without a list."""
+    if properties is None:
+        return ()
+    names = (value for kind, value in attributes(properties) if kind == _IFLA_ALT_IFNAME)
+    return tuple(sorted(os.fsdecode(name.split(b"\0", 1)[0]) for name in names))
 
 
 def _vf_policies(vfs: bytes | None) -> dict[int, VfLinkPolicy] | None:

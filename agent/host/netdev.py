@@ -120,6 +120,14 @@ def read_port(netdev: int, name: str) -> Netdev:
     )
 
 
+def read_bond(class_net: int, name: str) -> Netdev | None:
+    """A bond; None where the interface is none, or gone. Bonds have a folder ``bonding``."""
+    with sysfs.folder(name, class_net) as folder:
+        if folder is None or not sysfs.exists(folder, "bonding"):
+            return None
+        return _read_rest(folder, Netdev(name))
+
+
 def lowers(class_net: int, name: str) -> tuple[str, ...]:
     """The interfaces that an interface rests on (its ``lower_*`` links), sorted."""
     return _stacked(sysfs.names(class_net, name), "lower_")
@@ -140,6 +148,7 @@ def _read_rest(netdev: int, port: Netdev) -> Netdev:
         phys_port_name=port.phys_port_name,
         uppers=_stacked(entries, "upper_"),
         master=sysfs.link_name(netdev, "master") if "master" in entries else None,
+        dev_port=sysfs.read_int(netdev, "dev_port") if link_type == "infiniband" else None,
     )
 
 

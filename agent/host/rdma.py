@@ -12,7 +12,7 @@ from itertools import chain
 import attrs
 
 from agent.host import sysfs
-from agent.model.device import RdmaDevice
+from agent.model.device import InfinibandPort, RdmaDevice
 from agent.records import frozen
 
 CLASS = "class/infiniband"
@@ -191,6 +191,36 @@ def pkey(owner: int, devices: tuple[RdmaDevice, ...]) -> int | None:
     if not devices:
         return None
     return sysfs.read_int(owner, f"{_FOLDER}/{devices[0].name}/ports/1/pkeys/0", base=16)
+
+
+def infiniband_ports(
+    owner: int, devices: Iterable[RdmaDevice], *, is_infiniband: bool
+) -> Iterator[InfinibandPort]:
+    """The InfiniBand ports of a function's RDMA devices, with their states as they are now.
+
+    Sysfs writes a state as ``4: ACTIVE``. ``is_infiniband`` says what a port is whose
+    ``link_layer`` cannot be read; the others are RoCE ports, whose netdev has the link.
+    """
+    for device in devices:
+        ports = f"{_FOLDER}/{device.name}/ports"
+        numbers = (name for name in sysfs.names(owner, ports) if name.isdecimal())
+        for number in sorted(numbers, key=int):
+            port = f"{ports}/{number}"
+            layer = sysfs.read_text(owner, f"{port}/link_layer")
+            if layer == "InfiniBand" or (layer is None and is_infiniband):
+                state, phys_state = (_word(owner, f"{port}/{n}") for n in ("state", "phys_state"))
+                yield InfinibandPort(device.name, int(number), state, phys_state)
+
+
+def _word(owner: int, path: str) -> str | None:
+    """The word of an attribute such as ``4: ACTIVE``."""
+    text = sysfs.read_text(owner, path)
+    return (text.rpartition(":")[2].strip() or None) if text else None
+
+
+def port_state(sys: int, port: InfinibandPort) -> str | None:
+    """The port's state now, by the class of RDMA devices; ``sys`` is the open folder of sysfs."""
+    return _word(sys, f"{CLASS}/{port.rdma}/ports/{port.number}/state")
 
 
 def _ibdev(within: int | None, entry: str) -> str:

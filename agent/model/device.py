@@ -52,6 +52,10 @@ class Netdev:
     """Interfaces stacked on this one (bond, bridge, team, OVS, VLAN ...), sorted."""
     master: str | None = None
     """The bond, bridge, team or OVS datapath that this interface is enslaved to."""
+    dev_port: int | None = None
+    """Port of the function's RDMA device, from 0; read for IPoIB netdevs only."""
+    altnames: tuple[str, ...] = ()
+    """Alternative names (``ip link property add``), sorted; asked for PFs only."""
 
 
 @record
@@ -68,6 +72,23 @@ class RdmaDevice:
     def nodes(self) -> tuple[str, ...]:
         """All character devices that belong to this RDMA device alone."""
         return (*self.issm, *self.umad, *self.uverbs, *self.ucm)
+
+
+@record
+class InfinibandPort:
+    """A port of an RDMA device whose link layer is InfiniBand (kernel ABI sysfs-class-infiniband).
+
+    The port's state is the link: no IPoIB netdev is needed for RDMA, and it may be down.
+    """
+
+    rdma: str
+    """Name of the RDMA device."""
+    number: int
+    """From 1."""
+    state: str | None = None
+    """``DOWN``, ``INIT``, ``ARMED``, ``ACTIVE`` or ``ACTIVE_DEFER``; None = it cannot be read."""
+    phys_state: str | None = None
+    """``LinkUp``, ``Polling``, ``Disabled`` ...; None = it cannot be read."""
 
 
 @record
@@ -131,11 +152,28 @@ class Device:
     """Middle part of an auxiliary device's name, ``sf`` for sub-functions."""
     representor: str | None = None
     """Netdev of its representor, where the eswitch is in switchdev mode."""
+    infiniband_ports: tuple[InfinibandPort, ...] = ()
+    """InfiniBand ports of a PF, and of a VF whose PF is not on this host; in their order."""
 
     @property
     def netdev(self) -> Netdev | None:
         """Its first netdev, if any is in this network namespace."""
         return self.netdevs[0] if self.netdevs else None
+
+    @property
+    def ports(self) -> tuple[Netdev, ...]:
+        """Its netdevs that are ports with a link of their own, the one that names the PF first.
+
+        One PCI function may have several ports (nfp, mlx4). Where the driver names the physical
+        ports (``phys_port_name``), netdevs without such a name are none.
+        """
+        if len(self.netdevs) < 2:
+            return self.netdevs
+        first = [n for n in self.netdevs if n.name == self.pf_name]
+        ports = [*first, *(n for n in self.netdevs if n.name != self.pf_name)]
+        if first and first[0].phys_port_name is not None:
+            ports = [n for n in ports if n.phys_port_name is not None]
+        return tuple(ports)
 
     @property
     def is_rdma(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 
 import attrs
@@ -26,6 +26,8 @@ class Snapshot:
     """Names of interfaces that a default route leaves by, sorted."""
     netdev_parents: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """(upper interface, the interfaces below it), sorted: which netdevs a bond or VLAN rests on."""
+    bonds: tuple[Netdev, ...] = ()
+    """Bonds that join several PFs of one switchdev eswitch (VF LAG), sorted by name."""
     skipped_classes: tuple[tuple[str, int], ...] = ()
     """(PCI class as ``0xCCSS``, how many functions of it were passed over), sorted."""
     missing_rdma_modules: tuple[str, ...] = ()
@@ -52,6 +54,15 @@ class Snapshot:
         """The device that owns a netdev, by interface name; a function's own netdevs only."""
         return {n.name: d for d in self.devices for n in d.netdevs}
 
+    @cached_property
+    def lag_of(self) -> Mapping[str, Netdev]:
+        """PF's id -> the bond that carries the traffic of its VFs and SFs, where it is a VF LAG."""
+        return {
+            pf.id: bond
+            for bond in self.bonds
+            for pf in vf_lags(self.pfs.values()).get(bond.name, ())
+        }
+
     def pf_of(self, device: Device) -> Device | None:
         """The PF of a VF or SF (itself for a PF), if it is on this host."""
         return self.pfs.get(device.pf_address) if device.pf_address else None
@@ -62,3 +73,22 @@ class Snapshot:
         if pf is None:
             return None
         return next((n for n in pf.netdevs if n.name == pf.pf_name), pf.netdev)
+
+
+def vf_lags(pfs: Iterable[Device]) -> Mapping[str, tuple[Device, ...]]:
+    """Master interface -> the PFs of one eswitch that it joins, where there are several.
+
+    Such PFs have the same ``phys_switch_id``; in a bond, the NIC sends the traffic of the VFs of
+    each PF through the port of any (VF LAG; kernel, switchdev.rst and the drivers' pages).
+    """
+    joined: dict[str, dict[str, list[Device]]] = {}
+    for pf in pfs:
+        uplink = next((n for n in pf.netdevs if n.name == pf.pf_name), None)
+        if uplink is not None and uplink.master is not None and uplink.phys_switch_id is not None:
+            of_switch = joined.setdefault(uplink.master, {})
+            of_switch.setdefault(uplink.phys_switch_id, []).append(pf)
+    several = {
+        master: tuple(pf for pfs in switches.values() if len(pfs) > 1 for pf in pfs)
+        for master, switches in joined.items()
+    }
+    return {master: pfs for master, pfs in several.items() if pfs}

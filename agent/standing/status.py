@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from agent.health.link import has_carrier
+from agent.health.link import has_carrier, port_states
 from agent.model.device import Device, Role
 from agent.model.plugin_events import PoolServerState
 from agent.pools.advice import advise
@@ -128,6 +128,9 @@ def _pf(device: Device, state: AgentState, title: Title) -> v1.Pf:
 def link_of(pf: Device, state: AgentState) -> str:
     """The link of a PF in words."""
     netdev = state.links.newest(state.pools.snapshot.pf_netdev(pf))
+    if pf.infiniband_ports or (netdev is not None and len(pf.ports) > 1):
+        ports = port_states(pf, state.links)
+        return "up" if True in ports else "down" if False in ports else "unknown"
     if netdev is None:
         return "no netdev"
     if netdev.admin_up is False:

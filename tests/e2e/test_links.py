@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.host.layout import HostBuilder
+from agent.host.layout import HostBuilder, Port
 from tests.e2e.conftest import ConfigFile, pool
 from tests.support.agent import AgentProcess
 from tests.support.kubelet import Kubelet
@@ -78,7 +78,7 @@ def test_a_pulled_cable_makes_the_vfs_unhealthy_and_a_plugged_one_heals_them(
         assert len(lists) == 7, "one list for each change and the first"
 
 
-def test_a_pf_that_is_set_down_takes_its_vfs_with_it(
+def test_a_pf_that_is_set_down_leaves_its_vfs_healthy_with_one_warning(
     namespace: NetNamespace,
     switch: LinkSwitch,
     laid_out: HostBuilder,
@@ -86,12 +86,79 @@ def test_a_pf_that_is_set_down_takes_its_vfs_with_it(
     kubelet: Kubelet,
 ) -> None:
     config.write(pool("net", drivers=["iavf"], health=AT_ONCE))
+    ifindex = namespace.ifindex("ens1f0")
+    with agent_in(namespace, laid_out, config.path) as agent:
+        all_of(kubelet, healthy=True)
+        agent.wait_for("netlink.open")
+        switch.set(ifindex, up=False)
+        warning = agent.wait_for("host.pf_down")
+        assert (warning["pf"], warning["interface"]) == (PF, "ens1f0")
+        switch.set(ifindex, up=True)
+        switch.set(namespace.ifindex("far0"), up=False)
+        all_of(kubelet, healthy=False)
+        assert len(agent.events("host.pf_down")) == 1
+        lists = [devices for resource, devices in kubelet.lists if resource == NET]
+        assert [any(d.healthy for d in devices) for devices in lists] == [True, False]
+
+
+def test_a_pf_that_is_set_down_takes_its_vfs_with_it_where_its_driver_stops_them(
+    namespace: NetNamespace,
+    switch: LinkSwitch,
+    laid_out: HostBuilder,
+    config: ConfigFile,
+    kubelet: Kubelet,
+) -> None:
+    """Until a VF's own carrier proves that it has a link."""
+    laid_out.set_driver(PF, "ixgbe")
+    namespace.veth("ens1f0v0", "far1")
+    for number, netdev in enumerate(f"ens1f0v{n}" for n in range(8)):
+        ifindex = 100 + number if number else namespace.ifindex(netdev)
+        (laid_out.root / "sys/class/net" / netdev / "ifindex").write_text(f"{ifindex}\n")
+    laid_out.set_admin("ens1f0v0", up=True)
+    config.write(pool("net", drivers=["iavf"], health=AT_ONCE))
     with agent_in(namespace, laid_out, config.path) as agent:
         all_of(kubelet, healthy=True)
         agent.wait_for("netlink.open")
         switch.set(namespace.ifindex("ens1f0"), up=False)
-        all_of(kubelet, healthy=False)
+        first = laid_out.vfs(PF)[0]
+        kubelet.wait_for(lambda k: k.allocatable(NET) == (first,), "it has a carrier of its own")
         assert agent.wait_for("device.unhealthy")["cause"] == "PF down"
+        switch.set(namespace.ifindex("far1"), up=False)
+        all_of(kubelet, healthy=False)
+
+
+def test_the_bond_of_a_vf_lag_keeps_the_vfs_healthy_until_its_last_cable_is_pulled(
+    namespace: NetNamespace,
+    switch: LinkSwitch,
+    host: HostBuilder,
+    config: ConfigFile,
+    kubelet: Kubelet,
+) -> None:
+    """A bridge stands in for the bond, since a test machine's kernel may have no bonding."""
+    namespace.veth("ens1f1", "far1")
+    namespace.ip("link add bond0 type bridge", "link set bond0 up")
+    for n in range(2):
+        namespace.ip(f"link set ens1f{n} master bond0")
+        address = f"0000:3b:00.{n}"
+        host.pf(address, None, vfs=2)
+        host.netdev(f"ens1f{n}", address, port=Port(f"p{n}", "0c42a1"))
+        host.enslave(f"ens1f{n}", "bond0")
+    net = host.root / "sys/class/net"
+    (net / "bond0/bonding").mkdir()
+    for name in ("ens1f0", "ens1f1", "bond0"):
+        (net / name / "ifindex").write_text(f"{namespace.ifindex(name)}\n")
+    config.write(pool("net", drivers=["iavf"], health=AT_ONCE))
+    with agent_in(namespace, host, config.path) as agent:
+        all_of(kubelet, healthy=True, devices=4)
+        agent.wait_for("netlink.open")
+        switch.set(namespace.ifindex("far1"), up=False)
+        switch.set(namespace.ifindex("far0"), up=False)
+        all_of(kubelet, healthy=False)
+        assert agent.wait_for("device.unhealthy")["detail"] == "bond bond0 has no carrier"
+        switch.set(namespace.ifindex("far1"), up=True)
+        all_of(kubelet, healthy=True, devices=4)
+        lists = [devices for resource, devices in kubelet.lists if resource == NET]
+        assert [len({d.healthy for d in devices}) for devices in lists] == [1, 1, 1]
 
 
 def test_a_pf_that_moves_to_another_namespace_is_unknown_and_healthy(

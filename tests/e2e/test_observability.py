@@ -214,13 +214,13 @@ def test_explain_tells_holder_health_and_verdicts(
         with AgentProcess(node.root, config.path, "--log-level", "debug") as agent:
             agent.wait_for("admin.listening")
             agent.wait_for("host.followed")
-            node.set_admin("ens1f0", up=False)
+            node.set_carrier("ens1f0", up=False)
             agent.wait_for("device.unhealthy")
             told = command(node, "explain", held).stdout
             offline = command(node, "explain", held, "--config-file", str(config.path)).stdout
     for line in (
         f"{held}: selected by {NET}; held by pod test/worker",
-        "PF down: PF ens1f0 is administratively down",
+        "no carrier: PF ens1f0 has no carrier",
         "held by:       test/worker (main)",
         "drivers   iavf    driver iavf  passed",
     ):

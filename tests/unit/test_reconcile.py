@@ -9,7 +9,8 @@ from agent.bus import Bus
 from agent.discovery.monitor import QUIET_S
 from agent.health.records import Cause, Health
 from agent.model.answers import Offer
-from agent.model.events import DevicesAllocated, HostHint, SnapshotTaken
+from agent.model.events import DevicesAllocated, HostHint, LinksChanged, SnapshotTaken
+from agent.model.link import LinkFact, Links
 from agent.model.snapshot import Snapshot
 from agent.pools.held import Holder
 from agent.pools.ledger import CONFIRM_WITHIN_S
@@ -391,3 +392,29 @@ async def test_a_settled_word_after_the_same_snapshot_brings_the_additions() -> 
         at.bus.publish(SnapshotTaken(taken, settled=True))
         await asyncio.sleep(1.0)
         assert at.lists() == [(0.0, ids(1)), (QUIET_S, ids(3))]
+
+
+def admin(*, up: bool) -> LinksChanged:
+    """What netlink tells when the PF is set up or down."""
+    return LinksChanged(Links({5: LinkFact(5, "pf0", admin_up=up, carrier=up)}))
+
+
+async def test_a_pf_that_is_down_is_warned_of_once_each_time(log_lines: LogLines) -> None:
+    async with node(*family(2)) as at:
+        for up in (False, True, False):
+            at.bus.publish(admin(up=up))
+            await asyncio.sleep(HOLD_S * 2)
+        at.bus.publish(carrier(up=False))
+        await asyncio.sleep(HOLD_S * 2)
+        assert at.lists() == [(0.0, ids(2)), (6.0, ids(2, healthy=False))]
+    warning = {"pf": "0000:3b:00.0", "interface": "pf0", "driver": "i40e"}
+    assert log_lines.fields("host.pf_down") == [warning] * 2
+
+
+async def test_no_pf_is_warned_of_whose_functions_no_pool_judges_by_their_link(
+    log_lines: LogLines,
+) -> None:
+    async with node(*family(2), pools=(pool("vf", health={"link": False}),)) as at:
+        at.bus.publish(admin(up=False))
+        await asyncio.sleep(HOLD_S)
+    assert log_lines.fields("host.pf_down") == []

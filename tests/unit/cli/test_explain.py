@@ -27,7 +27,7 @@ def shown(subject: str, state: AgentState) -> str:
 
 
 def test_a_device_with_all_verdicts_in_order() -> None:
-    down = Links().with_fact(LinkFact(4, "pf0", admin_up=False))
+    down = Links().with_fact(LinkFact(4, "pf0", admin_up=True, carrier=False))
     netdev = attrs.evolve(PF0.netdevs[0], ifindex=4)
     node = host(attrs.evolve(PF0, netdevs=(netdev,)), VF0, VF1)
     state = moment(node, NET, LATE, links=down, held=held("net", VF0), changed_at={VF0.id: NOW})
@@ -39,8 +39,8 @@ def test_a_device_with_all_verdicts_in_order() -> None:
         "  class:         0x020000\n"
         "  driver:        iavf\n"
         "  PF:            pf0 (0000:3b:00.0), index 0\n"
-        "  health:        Unhealthy since 2023-11-14T22:13:20Z, PF down: "
-        "PF pf0 is administratively down\n"
+        "  health:        Unhealthy since 2023-11-14T22:13:20Z, no carrier: "
+        "PF pf0 has no carrier\n"
         "  held by:       default/pod (main)\n"
         "\n"
         "intel.com/net: selected by intel.com/net, selector object 1; held by pod default/pod\n"

@@ -27,7 +27,7 @@ STATE = attrs.evolve(
 )
 
 
-_DOWN = ("Unhealthy", "(PF", "down)")
+_DOWN = ("Unhealthy", "(no", "carrier)")
 
 
 def shown(state: AgentState, *, devices: bool = False) -> str:
@@ -53,7 +53,7 @@ def test_a_healthy_node_at_a_glance() -> None:
 
 
 def test_the_devices_are_listed_on_request() -> None:
-    down = Links().with_fact(LinkFact(4, "pf0", admin_up=False))
+    down = Links().with_fact(LinkFact(4, "pf0", admin_up=True, carrier=False))
     state = moment(NODE, NET, held=held("net", VF1), links=down, changed_at={VF0.id: NOW - 7200.0})
     table = shown(state, devices=True).partition("\n\nDEVICE")[2].splitlines()[1:]
     assert [line.split() for line in table] == [

@@ -79,6 +79,7 @@ def following(
     work: Callable[[Follower], Coroutine[object, object, T]],
     *devices: Device,
     opened: bool = True,
+    root: Path = Path("/nowhere"),
 ) -> T:
     """Run ``work`` beside a monitor, in a namespace with the cables pf0-peer0 and pf1-peer1."""
 
@@ -87,7 +88,7 @@ def following(
             ip(f"link add pf{n} type veth peer name peer{n}", f"link set pf{n} up")
             ip(f"link set peer{n} up")
         bus = Bus()
-        follower = Follower(bus, LinkMonitor(Roots(Path("/nowhere")), bus, host(*devices)))
+        follower = Follower(bus, LinkMonitor(Roots(root), bus, host(*devices)))
         running = asyncio.create_task(follower.monitor.run())
         try:
             async with asyncio.timeout(PATIENCE_S):
@@ -447,3 +448,50 @@ def test_links_hang_on_the_netdevs_of_pfs_and_of_functions_without_a_pf_here() -
     )
     assert [n.name for n in carriers(node)] == ["pf0", "guest", "stray"]
     assert carriers(Snapshot()) == ()
+
+
+def numbered(name: str) -> Device:
+    """A PF as a scan of this namespace reads it, with the number of its netdev."""
+    netdev = Netdev(name, ifindex=socket.if_nametoindex(name), admin_up=True, carrier=True)
+    return pf(f"0000:3b:00.{name[-1]}", name, netdevs=(netdev,))
+
+
+@pytest.mark.root
+@needs_root
+def test_two_pfs_that_swap_names_are_each_known_by_number_on_this_machines_own_root() -> None:
+    async def work(at: Follower) -> list[tuple[bool | None, bool | None]]:
+        await at.until(lambda: "netlink" in at.hints)
+        pfs = [numbered("pf0"), numbered("pf1")]
+        at.bus.publish(SnapshotTaken(host(*pfs), settled=True))
+        await at.until(lambda: at.fact("pf0") and at.fact("pf1"))
+        ip("link set peer1 down")
+        await at.until(lambda: at.carrier("pf1") is False)
+        at.links.clear()
+        swap = ("pf0 name spare", "pf1 name pf0", "spare name pf1")
+        ip(*(f"link set {step}" for step in swap))
+        await at.until(lambda: at.carrier("pf1") and at.carrier("pf0") is False)
+        seen = []
+        for event in at.links:
+            newest = [event.links.newest(p.netdev) for p in pfs]
+            seen.append((newest[0] and newest[0].carrier, newest[1] and newest[1].carrier))
+        return seen
+
+    seen = following(work, opened=False, root=Path("/"))
+    assert set(seen) == {(True, False)}
+
+
+@pytest.mark.root
+@needs_root
+def test_another_interface_that_has_a_pfs_name_now_says_nothing_of_the_pf() -> None:
+    async def work(at: Follower) -> tuple[bool | None, str]:
+        await at.until(lambda: "netlink" in at.hints)
+        known = numbered("pf0")
+        at.bus.publish(SnapshotTaken(host(known), settled=True))
+        await at.until(lambda: at.fact("pf0"))
+        ip("link set pf0 name eno1", "link set pf1 name pf0", "link set peer1 down")
+        await at.until(lambda: at.fact("eno1"))
+        newest = at.monitor.links.newest(known.netdev)
+        assert newest is not None
+        return newest.carrier, newest.name
+
+    assert following(work, opened=False, root=Path("/")) == (True, "eno1")

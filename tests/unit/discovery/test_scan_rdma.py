@@ -10,7 +10,7 @@ import pytest
 from agent.discovery.scan import scan
 from agent.host.hardware import ACC100, CONNECTX6, CONNECTX6_INFINIBAND, Hardware
 from agent.host.layout import HostBuilder
-from agent.model.device import Device, Kind, RdmaDevice, Role, VdpaDevice
+from agent.model.device import Device, InfinibandPort, Kind, RdmaDevice, Role, VdpaDevice
 
 PF = "0000:03:00.0"
 VF0, VF1 = "0000:03:01.0", "0000:03:01.1"
@@ -191,3 +191,56 @@ def test_devlink_facts_of_a_laid_out_host_reach_its_devices(host: HostBuilder) -
     assert [found[d].ddp_profile for d in (PF, VF0, sf)] == ["Comms"] * 3
     assert [found[d].rdma_enabled for d in (PF, VF0, sf)] == [None, True, False]
     assert found[VF0].is_rdma
+
+
+IB = "0000:af:00.0"
+
+
+def infiniband(host: HostBuilder) -> None:
+    host.pf(IB, "ibs1", CONNECTX6_INFINIBAND, vfs=1)
+    host.rdma(IB, "mlx5_0")
+    host.rdma(host.vfs(IB)[0], "mlx5_1")
+
+
+def test_the_ports_of_an_infiniband_pf_are_read_and_not_those_of_its_vfs(host: HostBuilder) -> None:
+    infiniband(host)
+    snapshot = scan(host.roots)
+    port = InfinibandPort("mlx5_0", 1, "ACTIVE", "LinkUp")
+    assert snapshot.by_id[IB].infiniband_ports == (port,)
+    assert snapshot.by_id[host.vfs(IB)[0]].infiniband_ports == ()
+    host.set_rdma_port(IB, "mlx5_0", "1: DOWN", "3: Disabled")
+    assert device(host, IB).infiniband_ports == (InfinibandPort("mlx5_0", 1, "DOWN", "Disabled"),)
+
+
+def test_a_port_without_a_link_layer_is_what_its_netdev_or_its_class_is(host: HostBuilder) -> None:
+    infiniband(host)
+    host.rdma(PF, "mlx5_2")
+    for address, name in ((IB, "mlx5_0"), (PF, "mlx5_2")):
+        (host.folder(address) / f"infiniband/{name}/ports/1/link_layer").unlink()
+    host.remove_netdev("ibs1")
+    assert len(device(host, IB).infiniband_ports) == 1
+    assert device(host, PF).infiniband_ports == ()
+
+
+def test_a_roce_port_is_no_infiniband_port(host: HostBuilder) -> None:
+    host.rdma(PF, "mlx5_2")
+    assert device(host, PF).infiniband_ports == ()
+
+
+def test_each_port_of_an_rdma_device_is_told_apart_by_its_link_layer(host: HostBuilder) -> None:
+    infiniband(host)
+    second = host.folder(IB) / "infiniband/mlx5_0/ports/2"
+    for name, value in (("link_layer", "Ethernet"), ("state", "4: ACTIVE")):
+        host.write(second / name, value)
+    assert [p.number for p in device(host, IB).infiniband_ports] == [1]
+    host.write(second / "link_layer", "InfiniBand")
+    assert [p.number for p in device(host, IB).infiniband_ports] == [1, 2]
+
+
+def test_a_vf_whose_pf_is_not_on_this_host_has_its_ports_read(host: HostBuilder) -> None:
+    infiniband(host)
+    guest = host.vfs(IB)[0]
+    host.remove(IB)
+    assert device(host, guest).infiniband_ports == (
+        InfinibandPort("mlx5_1", 1, "ACTIVE", "LinkUp"),
+    )

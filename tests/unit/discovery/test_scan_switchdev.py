@@ -110,3 +110,35 @@ def test_representors_that_lie_below_no_function_are_found_by_their_switch(
     vf0, vf1 = host.vfs(PF0)
     found = scan(host.roots).by_id
     assert (found[vf0].representor, found[vf1].representor) == (None, "stray")
+
+
+def bonded(host: HostBuilder, *switches: str) -> None:
+    """A PF for each switch id, all uplinks in ``bond0``."""
+    for number, switch in enumerate(switches):
+        address, name = f"0000:03:00.{number}", f"ens{number}"
+        host.pf(address, None, CONNECTX6, vfs=1)
+        host.netdev(name, address, port=Port(f"p{number}", switch))
+        host.enslave(name, "bond0")
+
+
+def test_a_bond_of_two_pfs_of_one_switch_is_read_and_those_of_other_pfs_are_not(
+    host: HostBuilder,
+) -> None:
+    bonded(host, SWITCH, SWITCH)
+    assert scan(host.roots).bonds == (), "it is a bridge"
+    (host.root / "sys/class/net/bond0/bonding").mkdir()
+    snapshot = scan(host.roots)
+    assert [(b.name, b.carrier) for b in snapshot.bonds] == [("bond0", True)]
+    assert set(snapshot.lag_of) == {PF0, PF1}
+    host.set_carrier("bond0", up=False)
+    assert scan(host.roots).bonds[0].carrier is False
+
+
+@pytest.mark.parametrize("switches", [(SWITCH,), (SWITCH, "ffff")])
+def test_a_bond_of_one_pf_or_of_two_nics_is_no_vf_lag(
+    host: HostBuilder, switches: tuple[str, ...]
+) -> None:
+    bonded(host, *switches)
+    (host.root / "sys/class/net/bond0/bonding").mkdir()
+    snapshot = scan(host.roots)
+    assert (snapshot.bonds, dict(snapshot.lag_of)) == ((), {})

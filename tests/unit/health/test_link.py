@@ -11,7 +11,6 @@ from tests.support.devices import host, pf, sf, vf
 
 UPLINK = Netdev("pf0", ifindex=5, link_type="ether", admin_up=True, carrier=True, operstate="up")
 DEAD = Health(Cause.NO_CARRIER, "PF pf0 has no carrier")
-DOWN = Health(Cause.PF_DOWN, "PF pf0 is administratively down")
 DISABLED = Health(Cause.LINK_DISABLED, "its link state is set to disable on the PF")
 AUTO, ENABLE, DISABLE = VfLinkPolicy
 
@@ -77,8 +76,9 @@ def told(
         (netdev(operstate="dormant"), HEALTHY),
         (netdev(operstate="unknown"), HEALTHY),
         (netdev(), HEALTHY),
-        (netdev(admin_up=False), DOWN),
-        (netdev(admin_up=False, operstate="down"), DOWN),
+        (netdev(admin_up=False), HEALTHY),
+        (netdev(admin_up=False, operstate="down"), HEALTHY),
+        (netdev(admin_up=False, carrier=False, operstate="down"), HEALTHY),
         (netdev(admin_up=None), HEALTHY),
         (netdev(admin_up=None, operstate="down"), DEAD),
         (None, HEALTHY),
@@ -97,10 +97,10 @@ def test_the_pfs_link_as_scanned_decides_for_vfs_and_sfs_alike(
     [
         (None, UP, HEALTHY),
         (None, NO_CARRIER, DEAD),
-        (None, ADMIN_DOWN, DOWN),
+        (None, ADMIN_DOWN, HEALTHY),
         (AUTO, UP, HEALTHY),
         (AUTO, NO_CARRIER, DEAD),
-        (AUTO, ADMIN_DOWN, DOWN),
+        (AUTO, ADMIN_DOWN, HEALTHY),
         (ENABLE, UP, HEALTHY),
         (ENABLE, NO_CARRIER, HEALTHY),
         (ENABLE, ADMIN_DOWN, HEALTHY),

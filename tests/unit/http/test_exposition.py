@@ -43,13 +43,13 @@ def value(samples: Samples, name: str, **labels: str) -> float:
 
 
 def test_devices_are_counted_by_resource_and_health() -> None:
-    links = Links().with_fact(LinkFact(4, "pf0", admin_up=False))
+    links = Links().with_fact(LinkFact(4, "pf0", admin_up=True, carrier=False))
     well, ill = scraped(), scraped(attrs.evolve(moment(NODE, pool("net", {}), links=links)))
     gauge = "sriov_agent_devices"
     assert value(well, gauge, resource=NET, health="Healthy") == 2
     assert value(well, gauge, resource=NET, health="Unhealthy") == 0
     assert value(ill, gauge, resource=NET, health="Unhealthy") == 2
-    assert value(ill, "sriov_agent_unhealthy_by_cause", resource=NET, cause="PF down") == 2
+    assert value(ill, "sriov_agent_unhealthy_by_cause", resource=NET, cause="no carrier") == 2
 
 
 def test_only_one_gauge_ends_in_devices_and_its_labels_are_resource_and_health() -> None:

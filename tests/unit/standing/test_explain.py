@@ -74,11 +74,15 @@ def test_a_guarded_device_tells_how_the_host_uses_it() -> None:
 
 
 def test_an_unhealthy_device_tells_cause_sentence_and_date() -> None:
-    links = Links().with_fact(LinkFact(4, "pf0", admin_up=False))
+    links = Links().with_fact(LinkFact(4, "pf0", admin_up=True, carrier=False))
     told = device(VF0.id, moment(NODE, NET, links=links, changed_at={VF0.id: 9.0}))
     assert told.device is not None
-    assert (told.device.health, told.device.cause, told.device.since) == ("Unhealthy", "PF down", 9)
-    assert told.health_detail == "PF pf0 is administratively down"
+    assert (told.device.health, told.device.cause, told.device.since) == (
+        "Unhealthy",
+        "no carrier",
+        9,
+    )
+    assert told.health_detail == "PF pf0 has no carrier"
 
 
 def test_the_pod_that_holds_a_device_is_told() -> None:
@@ -150,9 +154,9 @@ def test_a_pool_that_kubelet_does_not_follow_says_so() -> None:
 
 
 def test_held_and_unhealthy_devices_are_counted_in_the_summary() -> None:
-    links = Links().with_fact(LinkFact(4, "pf0", admin_up=False))
+    links = Links().with_fact(LinkFact(4, "pf0", admin_up=True, carrier=False))
     told = of_pool("net", moment(NODE, NET, links=links, held=held("net", VF0)))
-    assert told.summary == "1 device, 0 healthy, 1 held by pods, 1 unhealthy: PF down"
+    assert told.summary == "1 device, 0 healthy, 1 held by pods, 1 unhealthy: no carrier"
 
 
 def test_a_name_in_two_prefixes_is_not_guessed() -> None:

@@ -114,7 +114,7 @@ def test_netlinks_newest_word_on_a_pf_counts(fact: LinkFact, link: str) -> None:
 
 
 def test_a_device_tells_its_pool_health_and_date() -> None:
-    links = Links().with_fact(LinkFact(4, "pf0", admin_up=False))
+    links = Links().with_fact(LinkFact(4, "pf0", admin_up=True, carrier=False))
     state = moment(NODE, CHOSEN, links=links, changed_at={VF0.id: 5.0})
     assert devices(state)[VF0.id] == v1.Device(
         id=VF0.id,
@@ -124,7 +124,7 @@ def test_a_device_tells_its_pool_health_and_date() -> None:
         driver="iavf",
         pool=NET,
         health="Unhealthy",
-        cause="PF down",
+        cause="no carrier",
         since=5.0,
     )
     assert devices(state)[VF1.id].since is None
