@@ -26,6 +26,7 @@ FIXED_TASKS = Counter(
         "Daemon._live": 1,
         "KubeletWatch.run": 1,
         "HoldingsFollower.run": 1,
+        "RdmaPortWatch.run": 1,
         "Monitor.run": 1,
         "Reconciler.run": 1,
         "follow_tree": 1,
