@@ -470,11 +470,8 @@ def test_two_pfs_that_swap_names_are_each_known_by_number_on_this_machines_own_r
         swap = ("pf0 name spare", "pf1 name pf0", "spare name pf1")
         ip(*(f"link set {step}" for step in swap))
         await at.until(lambda: at.carrier("pf1") and at.carrier("pf0") is False)
-        seen = []
-        for event in at.links:
-            newest = [event.links.newest(p.netdev) for p in pfs]
-            seen.append((newest[0] and newest[0].carrier, newest[1] and newest[1].carrier))
-        return seen
+        newest = ((e.links.newest(pfs[0].netdev), e.links.newest(pfs[1].netdev)) for e in at.links)
+        return [(a.carrier, b.carrier) for a, b in newest if a is not None and b is not None]
 
     seen = following(work, opened=False, root=Path("/"))
     assert set(seen) == {(True, False)}
