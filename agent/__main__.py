@@ -1,87 +1,19 @@
-"""The command ``sriov-agent``: finds the command to run, and turns outcomes into exit codes.
-
-Exit codes: 0 asked to stop (or the command did its work), 1 crash, 2 bad configuration or usage.
-Only what a command uses is imported for it.
-"""
+"""The command ``sriov-agent``: listens to stop signals, and only then imports everything else."""
 
 from __future__ import annotations
 
-import errno
-import os
 import sys
-import threading
-from collections.abc import Sequence
-from importlib import import_module
-from typing import NoReturn, TextIO
+from typing import NoReturn
 
-from agent.errors import AgentError
-from agent.lean import lean_imports
+from agent import stop_signals
 
 
-def main(argv: Sequence[str] | None = None) -> NoReturn:
-    """Run a command line and end the process with its exit code."""
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by whoever started this
-            setattr(sys, name, _nowhere())
-    code = run(sys.argv[1:] if argv is None else argv)
-    sys.stderr.flush()
-    if any(thread.daemon for thread in threading.enumerate()):
-        os._exit(code)  # a read that hangs in a driver must not hold up the end of the process
-    sys.exit(code)
+def main() -> NoReturn:
+    """Run this process's command line and end the process with its exit code."""
+    stop_signals.listen_early(sys.argv[1:])
+    from agent.cli import dispatch  # noqa: PLC0415 - stop signals come first
 
-
-def run(argv: Sequence[str]) -> int:
-    """Run a command line; returns its exit code. Faults that were foreseen print one message."""
-    try:
-        code = _dispatch(argv)
-        sys.stdout.flush()
-    except AgentError as error:
-        _say(error)
-        return error.exit_code
-    except BrokenPipeError:
-        sys.stdout = _nowhere()  # `| head` took what it wanted
-        return 0
-    except OSError as error:
-        if error.errno != errno.ENOSPC:
-            raise
-        sys.stdout = _nowhere()
-        _say(AgentError(f"the output cannot be written: {error.strerror}"))
-        return AgentError.exit_code
-    except KeyboardInterrupt:
-        return 0
-    return code
-
-
-def _nowhere() -> TextIO:
-    return open(os.devnull, "w")  # noqa: PTH123 - for the rest of the process
-
-
-def _say(error: AgentError) -> None:
-    print(f"sriov-agent: {error}", file=sys.stderr)  # noqa: T201 - for people
-
-
-_COMMANDS = {
-    "run": "agent.cli.run",
-    "discover": "agent.cli.discover",
-    "validate": "agent.cli.validate",
-    "explain": "agent.cli.explain",
-    "status": "agent.cli.status",
-    "watch": "agent.cli.watch",
-    "snapshot": "agent.cli.snapshot",
-    "completion": "agent.cli.completion",
-    "demo": "agent.cli.demo",
-}
-
-
-def _dispatch(argv: Sequence[str]) -> int:
-    """Import and run the command that was named."""
-    with lean_imports():
-        from agent.cli.arguments import parse  # noqa: PLC0415 - nothing is imported twice over
-
-        arguments = parse(argv)
-        module = import_module(_COMMANDS[arguments.command])
-    code: int = module.command(arguments)
-    return code
+    dispatch.main(sys.argv[1:])
 
 
 if __name__ == "__main__":

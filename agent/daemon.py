@@ -48,6 +48,7 @@ from agent.pools.held import Holder
 from agent.pools.records import Pools
 from agent.reconcile import Reconciler
 from agent.services import Services, first_lists
+from agent.stop_signals import STOP_SIGNALS, received_early
 from agent.tasks import together
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ NETLINK_AFTER_S = 1.0
 
 
 async def run_agent(options: RunOptions, stop: asyncio.Event | None = None) -> None:
-    """Run until SIGTERM, SIGINT, SIGQUIT or ``stop``.
+    """Run until a stop signal or ``stop``.
 
     Raises ConfigError where the configuration cannot be used at the start; a bug passes through.
     """
@@ -90,8 +91,10 @@ def _stop_on_signals(stop: asyncio.Event) -> asyncio.Event:
         stop.set()
 
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
+    for number in STOP_SIGNALS:
         loop.add_signal_handler(number, ask, number)
+    if early := received_early():
+        ask(early)
     return stop
 
 

@@ -43,7 +43,7 @@ PYROUTE2_AT_MOST = 20
 
 SCRIPT = """
 import json, os, signal, sys
-from agent.__main__ import run
+from agent.cli.dispatch import run
 from agent.lean import lean_imports
 with lean_imports():
     from agent import logs

@@ -6,8 +6,8 @@ import shlex
 import pytest
 
 from agent import __version__
-from agent.__main__ import run
 from agent.cli.arguments import COMMANDS, build_parser, parse
+from agent.cli.dispatch import run
 from agent.errors import UsageError
 
 

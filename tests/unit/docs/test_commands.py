@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.__main__ import run
 from agent.cli.arguments import COMMANDS, parse
+from agent.cli.dispatch import run
 from agent.host.layout import HostBuilder
 
 ROOT = Path(__file__).resolve().parents[3]

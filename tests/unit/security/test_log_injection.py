@@ -126,7 +126,7 @@ def test_what_a_library_repeats_is_counted(log_lines: LogLines) -> None:
 CRASH = r"""
 import logging, sys
 import agent.cli.run
-from agent.__main__ import main
+from agent.cli.dispatch import main
 async def crash(_):
     logging.getLogger("some.library").error("line one\nline two \x1b[31m")
     raise ValueError("ens1\n2026-01-01T00:00:00.000Z ERROR   agent.failed error=forged\x1b[2J")
