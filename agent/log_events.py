@@ -257,6 +257,13 @@ _ALL = (
         "A selector of the pool can match nothing on this host; says why, and the fix.",
     ),
     LogEvent(
+        "pool.alternatives",
+        INFO,
+        ("resource", "absent"),
+        "Values of a list, or a selector object, that nothing on this host has, beside others that "
+        "match: no fault where one configuration serves several kinds of node.",
+    ),
+    LogEvent(
         "pool.removed",
         INFO,
         ("resource",),

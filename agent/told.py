@@ -41,6 +41,10 @@ def tell_pool(pool: Pool, before: Pools, after: Pools) -> None:
     known = before.by_resource.get(pool.resource)
     if known is None or (known.funnel, known.notes) != (pool.funnel, pool.notes):
         _tell_pool(pool, after)
+    told = known.alternatives if known else ()
+    for alternative in pool.alternatives:
+        if alternative not in told:
+            logs.emit("pool.alternatives", resource=pool.resource, absent=alternative)
 
 
 def tell_rest(before: Pools, after: Pools) -> None:
@@ -81,7 +85,8 @@ def _tell_pool(pool: Pool, pools: Pools) -> None:
     )
     notes = pool.notes if pool.members else _tell_why_empty(pool, pools)
     for note in notes:
-        logs.emit("pool.note", resource=pool.resource, note=note)
+        if note not in pool.minor_notes:
+            logs.emit("pool.note", resource=pool.resource, note=note)
 
 
 def _tell_why_empty(pool: Pool, pools: Pools) -> tuple[str, ...]:

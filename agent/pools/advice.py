@@ -111,7 +111,7 @@ class _EmptyPool:
         if criterion.key in _NOTES_KNOW_BEST:
             counted = census(self.config.kind, self.snapshot)
             for hint in SELECTORS[criterion.key].hints(criterion.wanted, counted):
-                yield hint.removeprefix(f"{criterion.key}: ")
+                yield hint.text.removeprefix(f"{criterion.key}: ")
         if remedy := _REMEDIES.get(criterion.key):
             yield from remedy(criterion, left, self.pools)
         if criterion.key in _HARDWARE:
@@ -171,8 +171,14 @@ def _listed(texts: Iterator[str]) -> str:
 
 
 def _belongs(device: Device, pf_of: Callable[[Device], str | None]) -> str:
-    name = pf_of(device) or "a PF that is not named here"
-    return f"the PF {name} itself" if device.role is Role.PF else f"functions of {name}"
+    name = pf_of(device)
+    if device.role is Role.PF:
+        return f"the PF {name} itself" if name else f"the PF {device.id} itself, without a netdev"
+    if name:
+        return f"functions of {name}"
+    if device.pf_address:
+        return f"functions of {device.pf_address}, which has no netdev here"
+    return "functions whose PF is not on this host"
 
 
 def _unbound(left: list[Device]) -> str:
@@ -206,14 +212,14 @@ def _bind(criterion: Criterion, left: list[Device], pools: Pools) -> Iterator[st
     """Unbound functions want a driver; bound ones another, or another selector."""
     free = [d for d in left if d.id not in pools.in_use] or left
     first = min(free, key=lambda d: d.role is Role.PF).id
-    driver = min(criterion.wanted)
-    if all(d.driver is None for d in left):
-        yield f"bind one: `modprobe {driver}`, then `echo {first} > /sys/bus/pci/drivers_probe`"
-    elif driver != "vfio-pci" and (known := remedy(driver, Counter(d.driver or "" for d in left))):
+    driver = "vfio-pci" if "vfio-pci" in criterion.wanted else min(criterion.wanted)
+    bound = Counter(d.driver for d in left if d.driver)
+    if driver != "vfio-pci" and (known := remedy(driver, bound)):
         yield known.removeprefix("; ")
+    elif not bound:
+        yield f"bind one: `modprobe {driver}`, then `echo {first} > /sys/bus/pci/drivers_probe`"
     else:
         yield f"bind them to it, for example `driverctl set-override {first} {driver}`"
-        bound = Counter(d.driver for d in left if d.driver)
         yield f'or ask for "drivers": ["{bound.most_common(1)[0][0]}"]'
 
 

@@ -16,10 +16,11 @@ from agent.model.snapshot import Snapshot
 from agent.pools.candidates import Candidates
 from agent.pools.guard import functions_in_use
 from agent.pools.held import Held
+from agent.pools.notes import pool_notes
 from agent.pools.order import device_order
 from agent.pools.records import FunnelStep, Member, Overlap, Pool, Pools
 from agent.pools.usable import pfs_with_sub_functions_in_use, without_driver
-from agent.selectors import SELECTORS, hints
+from agent.selectors import SELECTORS
 
 _NOTHING_HELD = Held()
 _BEFORE_SELECTORS = -1
@@ -87,10 +88,16 @@ class _Assignment:
                 self.taken[device.id] = config.resource
                 members[device.id] = Member(device, config.selectors[number], number)
         ordered = sorted(members.values(), key=lambda m: device_order(m.device))
-        notes = tuple(
-            dict.fromkeys(n for s in config.selectors for n in hints(s, config.kind, self.snapshot))
+        useful = {member.selector_object for member in ordered}
+        notes = pool_notes(config, self.snapshot, useful)
+        return Pool(
+            config,
+            tuple(ordered),
+            tuple(funnel),
+            notes=notes.texts,
+            minor_notes=notes.minor,
+            alternatives=notes.alternatives,
         )
-        return Pool(config, tuple(ordered), tuple(funnel), notes)
 
     def choose(
         self, candidates: Candidates, config: PoolConfig, number: int

@@ -48,6 +48,10 @@ class Pool:
     funnel: tuple[FunnelStep, ...] = ()
     notes: tuple[str, ...] = ()
     """Sentences for people about selectors that cannot match on this host."""
+    minor_notes: frozenset[str] = frozenset()
+    """Those of them that are no fault: another value of the list, or another object, matches."""
+    alternatives: tuple[str, ...] = ()
+    """The minor notes in short, without counts."""
 
     @property
     def resource(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from agent.model.address import parse_bdf
 from agent.model.device import Device, Role
 from agent.model.snapshot import Snapshot
-from agent.selectors.census import Census, absent, some
+from agent.selectors.census import Census, Hint, absent, some
 from agent.selectors.selector import ACCELERATOR, AUX, NET, Selector
 
 
@@ -27,10 +27,12 @@ def parse_acpi_index(raw: str) -> str:
     return str(int(digits))
 
 
-def _address_hints(wanted: frozenset[str], census: Census) -> tuple[str, ...]:
+def _address_hints(wanted: frozenset[str], census: Census) -> tuple[Hint, ...]:
     own = {d.pci_address for d in census.devices}
     return tuple(
-        hint for address in sorted(wanted) if (hint := _address_hint(address, own, census))
+        Hint(hint, address)
+        for address in sorted(wanted)
+        if (hint := _address_hint(address, own, census))
     )
 
 
@@ -50,12 +52,15 @@ def _address_hint(address: str, own: set[str], census: Census) -> str:
     return f"pciAddresses: {address} is of deviceType {found.kind}, this pool of {census.kind}"
 
 
-def _acpi_hints(wanted: frozenset[str], census: Census) -> tuple[str, ...]:
+def _acpi_hints(wanted: frozenset[str], census: Census) -> tuple[Hint, ...]:
     counts = census.count("acpiIndexes", lambda d: (d.acpi_index,) if d.acpi_index else ())
     by_number = sorted(counts, key=lambda index: (len(index), index))
     known = some(by_number) if counts else "none (the firmware gives no indexes)"
     return tuple(
-        f"acpiIndexes: no {census.kind} with ACPI index {index} on this host; present: {known}"
+        Hint(
+            f"acpiIndexes: no {census.kind} with ACPI index {index} on this host; present: {known}",
+            index,
+        )
         for index in absent(wanted, counts)
     )
 

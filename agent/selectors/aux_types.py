@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agent.model.device import Device
 from agent.model.snapshot import Snapshot
-from agent.selectors.census import Census, absent, present
+from agent.selectors.census import Census, Hint, absent, present
 from agent.selectors.selector import AUX, Selector, text
 
 
@@ -21,11 +21,14 @@ def parse_aux_type(raw: str) -> str:
     return aux_type
 
 
-def _hints(wanted: frozenset[str], census: Census) -> tuple[str, ...]:
+def _hints(wanted: frozenset[str], census: Census) -> tuple[Hint, ...]:
     counts = census.count("auxTypes", lambda d: (d.aux_type,) if d.aux_type else ())
     return tuple(
-        f"auxTypes: no auxiliary network device of type {aux_type} on this host; "
-        f"present: {present(counts)}"
+        Hint(
+            f"auxTypes: no auxiliary network device of type {aux_type} on this host; "
+            f"present: {present(counts)}",
+            aux_type,
+        )
         for aux_type in absent(wanted, counts)
     )
 

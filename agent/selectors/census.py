@@ -17,6 +17,16 @@ _SHOWN = 8
 """How many present values a sentence lists."""
 
 
+@frozen
+class Hint:
+    """Why a selector, or one of its values, cannot match on this host."""
+
+    text: str
+    """One sentence for people: cause and fix."""
+    absent: str = ""
+    """The value that nothing here has: no fault where other values of its list match."""
+
+
 @frozen(slots=False, eq=False)
 class Census:
     """The devices of one kind in one snapshot, and counts of their facts.
@@ -42,6 +52,11 @@ class Census:
     def netdev_owner(self) -> Mapping[str, Device]:
         """The device of any kind that owns a netdev, by interface name in lower case."""
         return {n.name.lower(): d for d in self.everything for n in d.netdevs}
+
+    @cached_property
+    def rdma_owner(self) -> Mapping[str, Device]:
+        """The device of any kind that owns an RDMA device, by the RDMA device's name."""
+        return {r.name: d for d in self.everything for r in d.rdma}
 
     @cached_property
     def devices(self) -> tuple[Device, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agent.model.device import Device
 from agent.model.snapshot import Snapshot
-from agent.selectors.census import Census, absent, present
+from agent.selectors.census import Census, Hint, absent, present
 from agent.selectors.selector import NET, Selector
 
 
@@ -13,11 +13,14 @@ def matches_ddp_profile(device: Device, wanted: frozenset[str], _snapshot: Snaps
     return device.ddp_profile in wanted
 
 
-def _hints(wanted: frozenset[str], census: Census) -> tuple[str, ...]:
+def _hints(wanted: frozenset[str], census: Census) -> tuple[Hint, ...]:
     counts = census.count("ddpProfiles", lambda d: (d.ddp_profile,) if d.ddp_profile else ())
     return tuple(
-        f"ddpProfiles: no {census.kind} runs the profile {profile!r} on this host; "
-        f"present: {present(counts)}"
+        Hint(
+            f"ddpProfiles: no {census.kind} runs the profile {profile!r} on this host; "
+            f"present: {present(counts)}",
+            profile,
+        )
         for profile in absent(wanted, counts)
     )
 

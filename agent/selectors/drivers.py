@@ -12,7 +12,7 @@ from difflib import get_close_matches
 
 from agent.model.device import Device
 from agent.model.snapshot import Snapshot
-from agent.selectors.census import Census, absent, present
+from agent.selectors.census import Census, Hint, absent, present
 from agent.selectors.selector import ACCELERATOR, AUX, NET, Selector, text
 
 _AUXILIARY = frozenset({"mlx5_ib", "irdma", "bnxt_re", "ice_ib"})
@@ -73,11 +73,14 @@ def _actual(device: Device, snapshot: Snapshot) -> str:
     return own if drivers[-1] == device.driver else f"{own}, its function's is {drivers[-1]}"
 
 
-def _hints(wanted: frozenset[str], census: Census) -> tuple[str, ...]:
+def _hints(wanted: frozenset[str], census: Census) -> tuple[Hint, ...]:
     counts = census.count("drivers", lambda d: drivers_of(d, census.by_id))
     return tuple(
-        f"drivers: no {census.kind} here is bound to a driver named {driver}; "
-        f"bound: {present(counts)}{_unbound(census)}{remedy(driver, counts)}"
+        Hint(
+            f"drivers: no {census.kind} here is bound to a driver named {driver}; "
+            f"bound: {present(counts)}{_unbound(census)}{remedy(driver, counts)}",
+            driver,
+        )
         for driver in absent(wanted, counts)
     )
 

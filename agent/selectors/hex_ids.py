@@ -5,7 +5,7 @@ from __future__ import annotations
 from agent.model.address import parse_hex_id
 from agent.model.device import Device
 from agent.model.snapshot import Snapshot
-from agent.selectors.census import Census, absent, present
+from agent.selectors.census import Census, Hint, absent, present
 from agent.selectors.selector import ACCELERATOR, AUX, NET, Selector
 
 _ALL = frozenset({NET, ACCELERATOR, AUX})
@@ -21,17 +21,21 @@ def matches_device(device: Device, wanted: frozenset[str], _snapshot: Snapshot) 
     return device.device in wanted
 
 
-def _vendor_hints(wanted: frozenset[str], census: Census) -> tuple[str, ...]:
+def _vendor_hints(wanted: frozenset[str], census: Census) -> tuple[Hint, ...]:
     counts = census.count("vendors", lambda d: (d.vendor,))
     return tuple(
-        f"vendors: no {census.kind} of vendor {vendor} on this host; present: {present(counts)}"
+        Hint(
+            f"vendors: no {census.kind} of vendor {vendor} on this host; "
+            f"present: {present(counts)}",
+            vendor,
+        )
         for vendor in absent(wanted, counts)
     )
 
 
-def _device_hints(wanted: frozenset[str], census: Census) -> tuple[str, ...]:
+def _device_hints(wanted: frozenset[str], census: Census) -> tuple[Hint, ...]:
     counts = census.count("devices", lambda d: (d.device,))
-    return tuple(_device_hint(device, census) for device in absent(wanted, counts))
+    return tuple(Hint(_device_hint(device, census), device) for device in absent(wanted, counts))
 
 
 def _device_hint(device: str, census: Census) -> str:

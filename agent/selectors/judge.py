@@ -32,7 +32,7 @@ def hints(selector_set: SelectorSet, kind: Kind, snapshot: Snapshot) -> tuple[st
     """
     counted = census(kind, snapshot)
     return tuple(
-        hint
+        hint.text
         for criterion in selector_set.criteria
         for hint in SELECTORS[criterion.key].hints(criterion.wanted, counted)
     )

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from agent.model.device import Device
 from agent.model.snapshot import Snapshot
-from agent.selectors.census import Census, absent, present
+from agent.selectors.census import Census, Hint, absent, present
 from agent.selectors.selector import AUX, NET, Selector
 
 _SPELLINGS = {
@@ -67,7 +67,7 @@ def _actual(device: Device, snapshot: Snapshot) -> str:
     return f"link type {types} by its PCI class (it has no netdev here)"
 
 
-def _hints(wanted: frozenset[str], census: Census) -> tuple[str, ...]:
+def _hints(wanted: frozenset[str], census: Census) -> tuple[Hint, ...]:
     def types(device: Device) -> Iterable[str]:
         return sorted(link_types_of(device, census.pf_of(device)))
 
@@ -75,8 +75,11 @@ def _hints(wanted: frozenset[str], census: Census) -> tuple[str, ...]:
     without = sum(1 for d in census.allocatable if not link_types_of(d, census.pf_of(d)))
     note = f"; {without} have none, since their PF has no netdev here either" if without else ""
     return tuple(
-        f"linkTypes: no {census.kind} of link type {kind} on this host; "
-        f"present: {present(counts)}{note}"
+        Hint(
+            f"linkTypes: no {census.kind} of link type {kind} on this host; "
+            f"present: {present(counts)}{note}",
+            kind,
+        )
         for kind in absent(wanted, counts)
     )
 

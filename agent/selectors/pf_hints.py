@@ -6,31 +6,31 @@ from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 
 from agent.model.device import Device, Kind
-from agent.selectors.census import Census, some
+from agent.selectors.census import Census, Hint, some
 from agent.selectors.ranges import FunctionRange, FunctionRanges, spans_text
 
 _Name = Callable[[Device], str | None]
 
 
-def pf_name_hints(wanted: FunctionRanges, census: Census) -> tuple[str, ...]:
+def pf_name_hints(wanted: FunctionRanges, census: Census) -> tuple[Hint, ...]:
     """Entries of ``pfNames`` without a PF, without functions, or beyond the last one."""
     return tuple(_hints("pfNames", wanted, census, lambda pf: pf.pf_name))
 
 
-def root_device_hints(wanted: FunctionRanges, census: Census) -> tuple[str, ...]:
+def root_device_hints(wanted: FunctionRanges, census: Census) -> tuple[Hint, ...]:
     """Entries of ``rootDevices`` without a PF, without functions, or beyond the last one."""
     return tuple(_hints("rootDevices", wanted, census, lambda pf: pf.id))
 
 
-def _hints(key: str, wanted: FunctionRanges, census: Census, name: _Name) -> Iterator[str]:
+def _hints(key: str, wanted: FunctionRanges, census: Census, name: _Name) -> Iterator[Hint]:
     for entry in wanted.entries:
         pfs = [pf for pf in census.pfs if (known := name(pf)) and entry.names(known)]
         if not pfs and not (key == "pfNames" and _has_orphans(entry, census)):
-            yield _no_pf(key, entry, census, name)
+            yield Hint(_no_pf(key, entry, census, name), str(entry))
             continue
         for pf in pfs:
             if hint := _functions_hint(key, entry, pf, census, name):
-                yield hint
+                yield Hint(hint)
 
 
 def _has_orphans(entry: FunctionRange, census: Census) -> bool:
@@ -59,6 +59,9 @@ def _no_pf(key: str, entry: FunctionRange, census: Census, name: _Name) -> str:
     owner = census.netdev_owner.get(entry.key)
     if key == "pfNames" and owner is not None and owner not in census.pfs:
         hint += f"; {entry.name} is the netdev of {owner.id}, which is no PF: use pciAddresses"
+    if key == "pfNames" and (owner := census.rdma_owner.get(entry.name)) is not None:
+        label = owner.pf_name or "none here"
+        hint += f"; {entry.name} is the RDMA device of {owner.id}: the netdev of its PF is {label}"
     return hint
 
 

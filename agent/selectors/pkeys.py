@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from agent.model.device import Device
 from agent.model.snapshot import Snapshot
-from agent.selectors.census import Census, present
+from agent.selectors.census import Census, Hint, present
 from agent.selectors.link_types import INFINIBAND, link_types_of
 from agent.selectors.selector import NET, Selector
 
@@ -47,7 +47,7 @@ def _spelled(wanted: Iterable[int]) -> list[str]:
     return [f"0x{pkey:04x}" for pkey in sorted(wanted)]
 
 
-def _hints(wanted: frozenset[int], census: Census) -> tuple[str, ...]:
+def _hints(wanted: frozenset[int], census: Census) -> tuple[Hint, ...]:
     def pkeys(device: Device) -> tuple[str, ...]:
         if device.pkey is None or not _is_infiniband(device, census.pf_of(device)):
             return ()
@@ -63,8 +63,11 @@ def _hints(wanted: frozenset[int], census: Census) -> tuple[str, ...]:
             f"; {other} is the same partition with the membership bit" if other in counts else ""
         )
         hints.append(
-            f"pKeys: no {census.kind} on InfiniBand has the P_Key 0x{pkey:04x} on this host; "
-            f"present: {present(counts)}{guess}"
+            Hint(
+                f"pKeys: no {census.kind} on InfiniBand has the P_Key 0x{pkey:04x} on this host; "
+                f"present: {present(counts)}{guess}",
+                f"0x{pkey:04x}",
+            )
         )
     return tuple(hints)
 

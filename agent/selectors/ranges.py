@@ -62,6 +62,9 @@ class FunctionRanges:
 
     entries: tuple[FunctionRange, ...]
 
+    def __len__(self) -> int:
+        return len(self.entries)
+
     def names(self, pf: str | None) -> bool:
         """Whether any entry speaks of this PF; none does where it has no name here."""
         return pf is not None and any(e.names(pf) for e in self.entries)

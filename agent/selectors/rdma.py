@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agent.model.device import Device
 from agent.model.snapshot import Snapshot
-from agent.selectors.census import Census
+from agent.selectors.census import Census, Hint
 from agent.selectors.selector import AUX, NET, Selector, Shape
 
 _MODULES = {"15b3": "mlx5_ib", "8086": "irdma", "14e4": "bnxt_re", "1077": "qedr"}
@@ -23,7 +23,7 @@ def _actual(device: Device, _snapshot: Snapshot) -> str:
     return "RDMA enabled, its RDMA device is not here" if device.is_rdma else "no RDMA device"
 
 
-def _hints(_wanted: bool, census: Census) -> tuple[str, ...]:  # noqa: FBT001
+def _hints(_wanted: bool, census: Census) -> tuple[Hint, ...]:  # noqa: FBT001
     if not census.allocatable or any(d.is_rdma for d in census.allocatable):
         return ()
     kernel = {d.vendor for d in census.allocatable if d.driver not in _USERSPACE}
@@ -33,7 +33,7 @@ def _hints(_wanted: bool, census: Census) -> tuple[str, ...]:  # noqa: FBT001
         hint += f"; load the kernel module that makes them ({', '.join(sorted(modules))})"
     elif not kernel:
         hint += "; functions bound to a userspace driver (vfio-pci) never have one"
-    return (hint,)
+    return (Hint(hint),)
 
 
 IS_RDMA = Selector(

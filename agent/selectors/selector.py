@@ -9,7 +9,7 @@ from typing import Any
 from agent.model.device import Device, Kind
 from agent.model.snapshot import Snapshot
 from agent.records import frozen
-from agent.selectors.census import Census
+from agent.selectors.census import Census, Hint
 
 NET = Kind.NET_DEVICE
 ACCELERATOR = Kind.ACCELERATOR
@@ -48,7 +48,7 @@ def _no_faults(_raw: str) -> tuple[str, ...]:
     return ()
 
 
-def _no_hints(_wanted: object, _census: Census) -> tuple[str, ...]:
+def _no_hints(_wanted: object, _census: Census) -> tuple[Hint, ...]:
     return ()
 
 
@@ -83,8 +83,8 @@ class Selector:
     """A wanted value as text."""
     spell: Callable[[Any], Any] = sorted
     """A wanted value as JSON that loads to the same value."""
-    hints: Callable[[Any, Census], tuple[str, ...]] = _no_hints
-    """Sentences on why a wanted value cannot match on this host: cause and fix."""
+    hints: Callable[[Any, Census], tuple[Hint, ...]] = _no_hints
+    """Why a wanted value cannot match on this host: cause and fix."""
     choices: tuple[str, ...] = ()
     """The only values of a :attr:`Shape.CHOICE`."""
     is_filter: bool = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agent.model.device import Device
 from agent.model.snapshot import Snapshot
-from agent.selectors.census import Census, present
+from agent.selectors.census import Census, Hint, present
 from agent.selectors.selector import NET, Selector, Shape
 
 _DRIVERS = {"vhost": "vhost_vdpa", "virtio": "virtio_vdpa"}
@@ -23,7 +23,7 @@ def _actual(device: Device, _snapshot: Snapshot) -> str:
     )
 
 
-def _hints(wanted: str, census: Census) -> tuple[str, ...]:
+def _hints(wanted: str, census: Census) -> tuple[Hint, ...]:
     counts = census.count("vdpaType", lambda d: sorted({v.type or "unbound" for v in d.vdpa}))
     if wanted in counts:
         return ()
@@ -32,7 +32,7 @@ def _hints(wanted: str, census: Census) -> tuple[str, ...]:
         f"present: {present(counts)}; make one with 'vdpa dev add' and bind it to "
         f"{_DRIVERS.get(wanted, wanted)}"
     )
-    return (hint,)
+    return (Hint(hint),)
 
 
 VDPA_TYPE = Selector(

@@ -62,14 +62,15 @@ def test_few_devices_are_all_named() -> None:
 
 
 def test_a_new_pool_tells_its_funnel_why_it_is_empty_and_its_notes(log_lines: LogLines) -> None:
-    selectors = {"pfNames": ["pf0", "pf9"], "drivers": ["vfio-pci"]}
-    tell_pools(Pools(), assigned(NODE, pool("vf", selectors)))
+    selectors = {"pfNames": ["pf0", "pf1"], "drivers": ["vfio-pci"]}
+    idle = pf("0000:5e:00.0", "pf1")
+    tell_pools(Pools(), assigned(host(*NODE.devices, idle), pool("vf", selectors)))
     assert log_lines.events() == ["pool.assigned", "pool.empty", "pool.note"]
     assert log_lines.fields("pool.assigned") == [
         {
             "resource": "intel.com/vf",
             "devices": 0,
-            "funnel": "kind netDevice: 3 > without VFs: 2 > pfNames pf0, pf9: 2"
+            "funnel": "kind netDevice: 4 > without VFs: 3 > pfNames pf0, pf1: 2"
             " > drivers vfio-pci: 0 > not in use: 0 > not taken: 0",
         }
     ]
@@ -77,7 +78,52 @@ def test_a_new_pool_tells_its_funnel_why_it_is_empty_and_its_notes(log_lines: Lo
     assert "driver iavf (2)" in empty["why"]
     (note,) = log_lines.fields("pool.note")
     assert note["resource"] == "intel.com/vf"
-    assert "no PF on this host is named pf9" in note["note"]
+    assert "pf1 has no VFs" in note["note"]
+
+
+ALTERNATIVES = {"drivers": ["iavf", "igb_uio", "pci-pf-stub"], "pfNames": ["pf0", "pf9"]}
+
+
+def test_absent_alternatives_are_told_once_and_as_no_fault(log_lines: LogLines) -> None:
+    before = assigned(NODE, pool("vf", ALTERNATIVES))
+    tell_pools(Pools(), before)
+    assert log_lines.events() == ["pool.assigned", "pool.alternatives", "pool.alternatives"]
+    assert [f["absent"] for f in log_lines.fields("pool.alternatives")] == [
+        "pfNames: no netDevice on this host has pf9; other values of the list match",
+        (
+            "drivers: no netDevice on this host has igb_uio, pci-pf-stub; "
+            "other values of the list match"
+        ),
+    ]
+    assert len(before.pools[0].notes) == 3
+    more = host(*NODE.devices, vf("0000:3b:02.7", PF0, 7))
+    tell_pools(before, assigned(more, pool("vf", ALTERNATIVES)))
+    assert log_lines.events()[3:] == ["pool.assigned"]
+
+
+def test_a_selector_object_for_another_kind_of_node_is_no_fault(log_lines: LogLines) -> None:
+    objects = ({"vendors": ["15b3"], "isRdma": True}, {"vendors": ["8086"]})
+    tell_pools(Pools(), assigned(NODE, pool("vf", *objects)))
+    assert [f["absent"] for f in log_lines.fields("pool.alternatives")] == [
+        "vendors: no netDevice on this host has 15b3; another selector object of the pool matches"
+    ]
+    assert log_lines.fields("pool.note") == []
+
+
+def test_an_object_that_brings_nothing_though_its_values_are_here_is_a_fault(
+    log_lines: LogLines,
+) -> None:
+    objects = ({"vendors": ["8086"], "isRdma": True}, {"vendors": ["8086"]})
+    tell_pools(Pools(), assigned(NODE, pool("vf", *objects)))
+    assert log_lines.fields("pool.alternatives") == []
+    (note,) = log_lines.fields("pool.note")
+    assert str(note["note"]).startswith("isRdma: ")
+
+
+def test_a_value_that_is_absent_without_an_alternative_is_a_fault(log_lines: LogLines) -> None:
+    tell_pools(Pools(), assigned(NODE, pool("vf", {"pfNames": ["pf9"]}), pool("all")))
+    assert "pool.alternatives" not in log_lines.events()
+    assert "no PF on this host is named pf9" in str(log_lines.fields("pool.empty")[0]["why"])
 
 
 def test_the_funnel_of_several_objects_tells_which_step_is_whose() -> None:

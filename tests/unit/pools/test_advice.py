@@ -73,6 +73,42 @@ def test_wrong_driver_where_other_functions_have_the_wanted_one(node: Node) -> N
     )
 
 
+@pytest.mark.parametrize("is_bound", [True, False])
+def test_the_driver_of_a_netdev_is_no_driver_of_a_function(
+    node: Node,
+    is_bound: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    if not is_bound:
+        for vf in node.host.vfs(PF):
+            node.host.set_driver(vf, None)
+    why = node.why(pool("vf", PF0 | {"drivers": ["mlx4_en"]}))
+    assert 'the driver of the PCI function is mlx4_core: write "mlx4_core"' in why
+    assert "modprobe" not in why
+
+
+def test_of_several_drivers_the_one_that_can_be_bound_to_everything_is_advised(node: Node) -> None:
+    why = node.why(pool("vf", PF0 | {"drivers": ["igb_uio", "pci-pf-stub", "vfio-pci"]}))
+    assert "driverctl set-override 0000:3b:01.0 vfio-pci" in why
+
+
+def test_functions_of_pfs_without_a_netdev_are_called_by_address(node: Node) -> None:
+    node.host.pf(OTHER, None, attrs.evolve(E810, driver="vfio-pci"))
+    node.host.add_vfs(OTHER, 2, E810.vf.vfio)
+    node.host.pf("0000:5f:00.0", None, attrs.evolve(E810, driver="vfio-pci"))
+    why = node.why(pool("vf", {"drivers": ["vfio-pci"], "pfNames": ["ens1f0"]}))
+    assert "functions of ens1f0 (4)" not in why
+    named = node.why(pool("vf", {"vendors": ["8086"], "pfNames": ["ens9"]}))
+    assert f"functions of {OTHER}, which has no netdev here (2)" in named
+    assert "the PF 0000:5f:00.0 itself, without a netdev (1)" in named
+    assert "the PF eno1 itself (1)" in named
+
+
+def test_an_rdma_device_is_taken_for_the_netdev_of_its_function(node: Node) -> None:
+    node.host.rdma(PF, "irdma0")
+    why = node.why(pool("vf", {"pfNames": ["irdma0"]}))
+    assert f"irdma0 is the RDMA device of {PF}: the netdev of its PF is ens1f0" in why
+
+
 def test_unbound_functions(node: Node) -> None:
     for vf in node.host.vfs(PF):
         node.host.set_driver(vf, None)

@@ -1,0 +1,58 @@
+"""What selectors of a pool can match nothing on this host, and which of that is no fault.
+
+One configuration serves nodes of several kinds: a list names the drivers or devices of all of them,
+and a pool has a selector object for each kind of NIC. What is absent is then no fault as long as
+another value of the list, or another object of the pool, matches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set as AbstractSet
+
+from agent.config.schema import PoolConfig
+from agent.model.snapshot import Snapshot
+from agent.records import frozen
+from agent.selectors import SELECTORS
+from agent.selectors.census import Hint, census, some
+
+
+@frozen
+class Notes:
+    """Sentences for people about one pool, in the order of its selector objects."""
+
+    texts: tuple[str, ...] = ()
+    """Cause and fix, one for each value or selector that can match nothing."""
+    minor: frozenset[str] = frozenset()
+    """Those of them that are no fault."""
+    alternatives: tuple[str, ...] = ()
+    """The minor ones in a sentence for each list, without counts, so that it stays as it is."""
+
+
+def pool_notes(config: PoolConfig, snapshot: Snapshot, useful: AbstractSet[int]) -> Notes:
+    """The notes of a pool; ``useful`` are the selector objects that brought it devices."""
+    counted = census(config.kind, snapshot)
+    texts: dict[str, None] = {}
+    faults: set[str] = set()
+    alternatives: dict[str, None] = {}
+    for number, selectors in enumerate(config.selectors):
+        found = [(c, SELECTORS[c.key].hints(c.wanted, counted)) for c in selectors.criteria]
+        is_for_others = any(hint.absent for _, hints in found for hint in hints)
+        is_spare = bool(useful) and number not in useful and is_for_others
+        for criterion, hints in found:
+            texts.update((hint.text, None) for hint in hints)
+            absent = [hint for hint in hints if hint.absent]
+            has_others = bool(absent) and len(absent) < len(criterion.wanted)
+            minor = absent if has_others or is_spare else []
+            if not is_spare:
+                faults.update(hint.text for hint in hints if hint not in minor)
+            if minor:
+                others = "other values of the list match"
+                if not has_others:
+                    others = "another selector object of the pool matches"
+                alternatives[_alternative(criterion.key, config, minor, others)] = None
+    return Notes(tuple(texts), frozenset(texts.keys() - faults), tuple(alternatives))
+
+
+def _alternative(key: str, config: PoolConfig, absent: list[Hint], others: str) -> str:
+    values = some(hint.absent for hint in absent)
+    return f"{key}: no {config.kind} on this host has {values}; {others}"
