@@ -1,8 +1,8 @@
 """The running agent: puts the parts together, and takes them apart in the opposite order.
 
-Start: configuration, node lock, first scan and holders side by side, first lists, then everything
-that follows the host. Stop: the followers end, then the fleet closes its streams and sockets; CDI
-specs and device-info files stay, since running pods need them.
+Start: configuration, first scan and holders side by side, locks of the resources, first lists, then
+everything that follows the host. Stop: the followers end, then the fleet closes its streams and
+sockets; CDI specs and device-info files stay, since running pods need them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from agent.discovery.tree import follow_tree
 from agent.export.leftovers import remove_leftover_drafts
 from agent.export.specs import CdiSpecs
 from agent.host import devlink
-from agent.kubelet.node_lock import NodeLock
 from agent.kubelet.podresources import (
     ANSWER_LIMIT_S,
     Holdings,
@@ -37,6 +36,7 @@ from agent.kubelet.podresources import (
     HoldingsRead,
     read_holdings,
 )
+from agent.kubelet.resource_locks import ResourceLocks
 from agent.kubelet.watch import KubeletWatch
 from agent.model.device import Device
 from agent.model.events import HostHint, SnapshotTaken
@@ -115,7 +115,8 @@ class Daemon:
         )
         self._scanner = Scanner(roots, netlink=options.netlink)
         self.monitor = Monitor(self._scan, self.bus)
-        self._specs = CdiSpecs(roots, on=options.cdi is not None)
+        self.locks = ResourceLocks(roots, self.bus, options.config_file)
+        self._specs = CdiSpecs(roots, on=options.cdi is not None, others=self.locks.others)
         self.allocator = Allocator(
             roots,
             self.bus,
@@ -126,7 +127,6 @@ class Daemon:
             policy=options.allocation_policy,
         )
         self.links: LinkMonitor | None = None
-        self.lock: NodeLock | None = None
         self.fleet: Fleet | None = None
         self.reconciler: Reconciler
         self.services = Services(options, self.bus, self.state, self._passes)
@@ -159,7 +159,7 @@ class Daemon:
             now=time.time(),
             loop_s=asyncio.get_running_loop().time(),
             config=self.config.standing,
-            waiting_for=self.lock.waiting_for if self.lock else None,
+            waiting_for=self.locks.waiting,
             serving=self._serving,
             stopping=self._stop.is_set(),
             pools=parts[0],
@@ -184,14 +184,13 @@ class Daemon:
             life.cancel()
 
     async def _live(self, tasks: asyncio.TaskGroup) -> None:
-        """Take the node, tell the first lists, follow the host until cancelled."""
+        """Tell the first lists, then follow the host until cancelled."""
         roots = self.options.roots
         with KubeletWatch(roots, self.bus) as kubelet:
             watching = tasks.create_task(kubelet.run(), name="kubelet")
             showing = tasks.create_task(self.services.run(), name="services")
-            self.lock = NodeLock(roots, self.bus)
             try:
-                async with self.lock:
+                with self.locks:
                     await self._serve(tasks)
             finally:
                 showing.cancel()
@@ -201,10 +200,9 @@ class Daemon:
         roots = self.options.roots
         remove_leftover_drafts(roots)
         fleet = Fleet(roots, self.allocator, self.bus, tasks, self.options.registration)
-        self.reconciler = Reconciler(self.bus, fleet, self._specs)
+        self.reconciler = Reconciler(self.bus, fleet, self._specs, self.locks.want)
         self.fleet = fleet
         async with fleet:
-            await self.config.reload()  # another agent may have had the node for days
             snapshot, holdings = await self._first_look()
             follower = HoldingsFollower(self.bus, self._read_holdings, holdings)
             self.reconciler.config_changed(self.config.config)
@@ -244,6 +242,7 @@ class Daemon:
         self.bus.on(HoldingsRead, self._holders_told)
         self.bus.on(ConfigChanged, self._config_changed)
         yield self.reconciler.run()
+        yield self.locks.run()
         yield self.monitor.run()
         yield self.config.run()
         yield follower.run()

@@ -129,22 +129,29 @@ _ALL = (
     LogEvent(
         "lock.waiting",
         WARNING,
-        ("holder", "folder"),
-        "Another agent serves this node; this one waits and takes over when that one ends.",
+        ("resources", "holder"),
+        "Another agent on this node serves these resources; this one serves its others, and takes "
+        "these over when that one ends.",
     ),
-    LogEvent("lock.taken", INFO, ("folder",), "The other agent is gone; this one takes over."),
+    LogEvent(
+        "lock.taken",
+        INFO,
+        ("resources",),
+        "The other agent released these resources; this one serves them now.",
+    ),
     LogEvent(
         "lock.lost",
         ERROR,
-        ("holder", "folder", "times"),
-        "Kubelet's folder was made anew and another agent locked it first: stop one of the two.",
+        ("resource", "holder"),
+        "Kubelet's folder was replaced and another agent locked the resource first: it serves it "
+        "now, and this one waits. Configure the resource in one of the two only.",
     ),
     LogEvent(
         "lock.unavailable",
         WARNING,
         ("error", "times"),
-        "No lock can be had in kubelet's folders; the agent goes on, but nothing keeps a second "
-        "one off the node.",
+        "No lock file can be opened in kubelet's folders; the agent serves its resources, but "
+        "nothing keeps a second agent from serving the same ones. It tries again.",
     ),
     LogEvent(
         "log.dir_unused",

@@ -8,7 +8,7 @@ and hands the offers to the fleet.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Protocol, TypeVar
 
 import attrs
@@ -22,6 +22,7 @@ from agent.model.answers import Offer
 from agent.model.device import Device
 from agent.model.events import DevicesAllocated, LinksChanged, SnapshotTaken
 from agent.model.link import Links
+from agent.model.plugin_events import ResourceLocksChanged
 from agent.model.snapshot import Snapshot
 from agent.pools.assign import assign
 from agent.pools.held import Held, Holder
@@ -43,8 +44,10 @@ T = TypeVar("T")
 class Offered(Protocol):
     """Whoever serves the offers."""
 
-    def apply(self, offers: tuple[Offer, ...]) -> None:
-        """Make ``offers`` the desired state."""
+    def apply(
+        self, offers: tuple[Offer, ...], served_elsewhere: Collection[str] = frozenset()
+    ) -> None:
+        """Make ``offers`` the desired state; another process serves ``served_elsewhere``."""
 
 
 class SpecWriter(Protocol):
@@ -58,10 +61,18 @@ class Reconciler:
     """The agent's state, and the passes that bring offers in line with it.
 
     It hears the bus from its making on: kubelet may allocate while the first pass is still told.
+    ``claim`` is called with the resources to serve, and returns those that this process may serve.
     """
 
-    def __init__(self, bus: Bus, fleet: Offered, specs: SpecWriter) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        fleet: Offered,
+        specs: SpecWriter,
+        claim: Callable[[frozenset[str]], frozenset[str]] = frozenset,
+    ) -> None:
         self._bus = bus
+        self._claim = claim
         self._fleet = fleet
         self._specs = specs
         self.config = Config()
@@ -86,6 +97,7 @@ class Reconciler:
             bus.on(SnapshotTaken, self.host_changed),
             bus.on(LinksChanged, self.links_changed),
             bus.on(DevicesAllocated, self.allocated),
+            bus.on(ResourceLocksChanged, lambda _: self._dirty.set()),
         ]
 
     # Inputs: each notes a value and wakes the pass.
@@ -141,10 +153,14 @@ class Reconciler:
         self.passes += 1
         inputs, settled = (self.snapshot, self.config, self.ledger.held), self.settled
         pools = await self._work(lambda: self._assign(inputs, settled=settled))
+        shown = self._shown(pools)
+        own = self._claim(shown)  # before the files: another process may write them
         unwritten = await self._specs.write(pools)
         links, now = self.links, asyncio.get_running_loop().time()
         outlooks = await self._work(lambda: self._judge(pools, links, now, unwritten))
-        await self._offer(pools, outlooks, settled=settled)
+        elsewhere = shown - own
+        offered = tuple(outlooks[p.resource].offer() for p in pools.pools if p.resource in own)
+        await self._offer(pools, outlooks, (offered, elsewhere), settled=settled)
         self._plan(retry=bool(unwritten))
 
     async def _work(self, work: Callable[[], T]) -> T:
@@ -186,18 +202,25 @@ class Reconciler:
             outlooks[pool.resource].offer()
         return outlooks
 
-    async def _offer(self, pools: Pools, outlooks: Mapping[str, Outlook], *, settled: bool) -> None:
-        """Hand the lists to the fleet, then tell what changed."""
-        before, self.outlooks = self.outlooks, outlooks
-        known, self.pools = self.pools, pools
+    def _shown(self, pools: Pools) -> frozenset[str]:
+        """The resources that kubelet shall know: with devices now or earlier, or on request."""
         self._had_devices &= {p.resource for p in pools.pools}
         self._had_devices |= {p.resource for p in pools.pools if p.members}
-        shown = [
-            outlooks[p.resource].offer()
-            for p in pools.pools
-            if p.resource in self._had_devices or p.config.advertise_empty
-        ]
-        self._fleet.apply(tuple(shown))
+        on_request = {p.resource for p in pools.pools if p.config.advertise_empty}
+        return frozenset(self._had_devices | on_request)
+
+    async def _offer(
+        self,
+        pools: Pools,
+        outlooks: Mapping[str, Outlook],
+        offers: tuple[tuple[Offer, ...], frozenset[str]],
+        *,
+        settled: bool,
+    ) -> None:
+        """Hand the offers, and what is served elsewhere, to the fleet; then tell what changed."""
+        before, self.outlooks = self.outlooks, outlooks
+        known, self.pools = self.pools, pools
+        self._fleet.apply(*offers)
         for _ in range(_TURNS_TO_SEND):
             await asyncio.sleep(0)
         await self._tell_changes(before)

@@ -7,6 +7,8 @@ from pathlib import Path
 from agent.records import frozen
 
 DEFAULT_KUBELET_DIR = "/var/lib/kubelet"
+LOCK_FOLDER = ".sriov-node-agent"
+"""In each of kubelet's folders: the lock files of resources."""
 
 
 @frozen
@@ -44,7 +46,7 @@ class Roots:
 
     @property
     def run(self) -> Path:
-        """The agent's own run folder: admin socket and node lock."""
+        """The agent's own run folder, with the admin socket."""
         return self.below("/run/sriov-agent")
 
     @property

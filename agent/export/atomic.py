@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import stat
@@ -30,7 +31,7 @@ async def write_atomic(path: Path, data: bytes, mode: int) -> bool:
             await file.write(data)
             await file.flush()
             os.fchmod(file.fileno(), mode)
-        draft.replace(path)
+            draft.replace(path)  # while it is open and locked: no draft of ours is a leftover
     except BaseException:
         with suppress(OSError):
             draft.unlink()
@@ -65,12 +66,12 @@ def remove_drafts(folder: Path) -> tuple[str, ...]:
     """Remove what writes of an earlier process left behind when it was killed; returns the names.
 
     Others write into these folders too: only a plain file of this user's, by the name of our
-    drafts, is ours. No write to the folder may be under way.
+    drafts, is ours; and one that is locked is being written by another agent of the node.
     """
     removed = []
     for draft in sorted(folder.glob(".sriov-agent-*.tmp")):
         with suppress(OSError):
-            if _is_ours(draft):
+            if _is_ours(draft) and not _is_being_written(draft):
                 draft.unlink()
                 removed.append(draft.name)
     return tuple(removed)
@@ -82,8 +83,23 @@ def _is_ours(draft: Path) -> bool:
     return is_own_file and _DRAFT.fullmatch(draft.name) is not None
 
 
+def _is_being_written(draft: Path) -> bool:
+    fd = _no_follow(str(draft), 0)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
 def _exclusive(path: str, _flags: int) -> int:
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open(path, flags, 0o600)
+    with suppress(OSError):  # a file system without locks: only a second agent would ask for one
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return fd
 
 
 def _no_follow(path: str, _flags: int) -> int:

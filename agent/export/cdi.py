@@ -53,6 +53,13 @@ def cdi_file_name(config: PoolConfig, suffix: str = ".json") -> str:
     return safe_file_name(stem, suffix)
 
 
+def possible_file_names(resource: str) -> tuple[str, ...]:
+    """Names that the spec file of a resource can have, whatever the kind of its devices."""
+    prefix, _, name = resource.rpartition("/")
+    configs = (PoolConfig(name=name, prefix=prefix, kind=kind) for kind in KINDS)
+    return tuple(cdi_file_name(config) for config in configs)
+
+
 def qualified_name(config: PoolConfig, device_id: str) -> str:
     """Fully qualified CDI name of a device."""
     return f"{cdi_kind(config)}={device_id}"

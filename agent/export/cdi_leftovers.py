@@ -20,21 +20,27 @@ from agent.export.cdi import (
     cdi_file_name,
     entries_of,
     may_be_held,
+    possible_file_names,
     read_spec,
     write_spec,
 )
 
 
 async def remove_stale_specs(
-    folder: Path, configured: Sequence[PoolConfig], held: frozenset[str] | None
+    folder: Path,
+    configured: Sequence[PoolConfig],
+    held: frozenset[str] | None,
+    others: frozenset[str] = frozenset(),
 ) -> tuple[str, ...]:
     """Remove specs of resources no longer configured; returns the names removed, sorted.
 
     ``held`` are the devices in the hands of pods, None while that is not known. The Go plugin's
     ``.yaml`` files are not taken apart: one that our own spec replaces goes, any other stays while
-    it mentions a device that a pod may hold. Raises OSError.
+    it mentions a device that a pod may hold. The specs of the resources ``others``, which other
+    agents of the node serve, are not touched. Raises OSError.
     """
     ours = {cdi_file_name(c) for c in configured}
+    ours |= {name for resource in others for name in possible_file_names(resource)}
     twins = {cdi_file_name(c, ".yaml") for c in configured}
     files = _spec_files(folder)
     specs = {p: await read_spec(p) for p in files if p.suffix == ".json"}

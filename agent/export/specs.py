@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Literal
 
 from agent import logs
@@ -26,11 +26,17 @@ CdiMode = Literal["field", "annotations", "both"]
 
 
 class CdiSpecs:
-    """Writes the spec of each pool whose members or holders changed; off = does nothing."""
+    """Writes the spec of each pool whose members or holders changed; off = does nothing.
 
-    def __init__(self, roots: Roots, *, on: bool) -> None:
+    The specs of the resources that ``others`` returns belong to other agents of the node.
+    """
+
+    def __init__(
+        self, roots: Roots, *, on: bool, others: Callable[[], frozenset[str]] = frozenset
+    ) -> None:
         self._folder = roots.cdi
         self._on = on
+        self._others = others
         self._written: dict[str, object] = {}
         self._failed: dict[str, Mapping[str, Health]] = {}
         self._astray: dict[str, frozenset[tuple[str, str]]] = {}
@@ -47,14 +53,16 @@ class CdiSpecs:
         """
         if not self._on:
             return {}
-        self._forget_all_but({p.resource for p in pools.pools})
+        others = self._others()
+        own = tuple(p for p in pools.pools if p.resource not in others)
+        self._forget_all_but({p.resource for p in own})
         async with self._lock:
-            for pool in pools.pools:
+            for pool in own:
                 held = pools.held.of(pool.resource) if pools.held.complete else None
                 facts = (pool.members, held, pools.snapshot.rdma_cm)
                 if self._written.get(pool.resource) != facts:
                     await self._write_one(pool, held, facts, rdma_cm=pools.snapshot.rdma_cm)
-            await self._clean(pools)
+            await self._clean(pools, others)
         return {**self._failed, **dict(self._named_twice(pools))} if self._astray else self._failed
 
     async def renew(self, pools: Pools, pool: Pool, members: Iterable[Member]) -> None:
@@ -139,15 +147,15 @@ class CdiSpecs:
         }
         self._written.pop(pool.resource, None)
 
-    async def _clean(self, pools: Pools) -> None:
+    async def _clean(self, pools: Pools, others: frozenset[str]) -> None:
         """Remove what nobody needs, whenever that may have become something else."""
         held = frozenset(pools.held.holders) if pools.held.complete else None
-        facts = (frozenset(p.resource for p in pools.pools), held)
+        facts = (frozenset(p.resource for p in pools.pools), held, others)
         if self._cleaned == facts:
             return
         configs = [p.config for p in pools.pools if not kind_fault(p.config)]
         try:
-            removed = await remove_stale_specs(self._folder, configs, held)
+            removed = await remove_stale_specs(self._folder, configs, held, others)
         except OSError as error:
             logs.emit_once("cdi.failed", "", resource="", error=with_remedy(error))
             return

@@ -25,5 +25,10 @@ class PluginSocketChanged:
 
 
 @frozen
+class LockFilesChanged:
+    """A lock file was made, removed, or closed by a process: it may be free now."""
+
+
+@frozen
 class PluginFoldersChanged:
     """A folder of kubelet's came or went, or events were lost: anything may have changed."""

@@ -11,10 +11,11 @@ from agent.host.inotify import DirectoryWatch, EntryChanged, LookAgain, tell_unw
 from agent.kubelet.hints import (
     KubeletSocketAppeared,
     KubeletSocketVanished,
+    LockFilesChanged,
     PluginFoldersChanged,
     PluginSocketChanged,
 )
-from agent.roots import Roots
+from agent.roots import LOCK_FOLDER, Roots
 from agent.tasks import Retry, keep_running
 
 
@@ -29,7 +30,8 @@ class KubeletWatch:
         self._roots = roots
         self._bus = bus
         self._failed = tell_unwatched(roots.kubelet)
-        self._watch = DirectoryWatch((roots.device_plugins, roots.plugins_registry))
+        folders = (roots.device_plugins, roots.plugins_registry)
+        self._watch = DirectoryWatch((*folders, *(folder / LOCK_FOLDER for folder in folders)))
         self._is_open = False
 
     def __enter__(self) -> Self:
@@ -76,6 +78,8 @@ class KubeletWatch:
             return PluginFoldersChanged()
         if change.path == self._roots.kubelet_socket:
             return KubeletSocketAppeared() if change.present else KubeletSocketVanished()
+        if change.path.parent.name == LOCK_FOLDER:
+            return LockFilesChanged()
         name = change.path.name
         if not name.endswith(".sock") or name.startswith("."):
             return None

@@ -65,6 +65,18 @@ class ListPushed:
 
 
 @frozen
+class ServerEnded:
+    """The server of a resource ended: no socket or stream of it is left."""
+
+    resource: str
+
+
+@frozen
+class ResourceLocksChanged:
+    """This process may serve a resource that it could not, or the other way round."""
+
+
+@frozen
 class PoolServerState:
     """How one resource stands with kubelet."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Collection
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
@@ -12,7 +13,7 @@ from agent import logs
 from agent.bus import Bus
 from agent.kubelet.hints import KubeletSocketAppeared, PluginFoldersChanged, PluginSocketChanged
 from agent.model.answers import Answers, Offer
-from agent.model.plugin_events import PoolServerState
+from agent.model.plugin_events import PoolServerState, ServerEnded
 from agent.plugin.pool import Limits, Pool, Surroundings
 from agent.plugin.registration import RegistrationMode
 from agent.plugin.sockets import remove_dead, require_room
@@ -77,15 +78,18 @@ class Fleet:
         for pool in (*self._pools.values(), *self._leaving.values()):
             await pool.finished.wait()
 
-    def apply(self, offers: tuple[Offer, ...]) -> None:
+    def apply(
+        self, offers: tuple[Offer, ...], served_elsewhere: Collection[str] = frozenset()
+    ) -> None:
         """Make ``offers`` the desired state; returns at once, the supervisors do the work.
 
         Unchanged pools keep socket, stream and generation; a changed list is one push per stream;
-        a resource that is offered no more gets an empty list, then its stream ends.
+        a resource that is offered no more gets an empty list, then its stream ends. One of
+        ``served_elsewhere`` gets no empty list: another process sends its list.
         """
         wanted = {offer.resource: offer for offer in offers}
         for resource in sorted(self._pools.keys() - wanted.keys()):
-            self._retire(resource)
+            self._retire(resource, is_served_elsewhere=resource in served_elsewhere)
         for resource, offer in wanted.items():
             if resource in self._pools:
                 self._pools[resource].offer(offer)
@@ -103,16 +107,20 @@ class Fleet:
         task = self._tasks.create_task(pool.run(), name=f"plugin:{offer.resource}")
         task.add_done_callback(lambda _: self._forget(pool))
 
-    def _retire(self, resource: str) -> None:
+    def _retire(self, resource: str, *, is_served_elsewhere: bool) -> None:
         pool = self._pools.pop(resource)
         self._leaving[resource] = pool
-        pool.retire()
+        if is_served_elsewhere:
+            pool.stop()
+        else:
+            pool.retire()
         logs.emit("plugin.retired", resource=resource)
 
     def _forget(self, pool: Pool) -> None:
         pool.finished.set()
         if self._leaving.get(pool.resource) is pool:
             del self._leaving[pool.resource]
+        self._bus.publish(ServerEnded(pool.resource))
 
     def _kubelet_appeared(self, _: KubeletSocketAppeared) -> None:
         for pool in self._pools.values():

@@ -36,16 +36,17 @@ def _missing(state: AgentState) -> Iterator[str]:
         yield "it was asked to stop"
     if not state.config.in_force:
         yield "no configuration is in force"
-    if state.waiting_for is not None:
-        yield f"waiting for another agent that serves this node: {state.waiting_for}"
-    elif not state.serving:
+    for resource, holder in state.waiting_for.items():
+        yield f"{resource}: waiting for another agent that serves it on this node: {holder}"
+    if not state.serving:
         yield "the first scan of the host is not done"
     if state.scan.stalled_s:
         yield f"a scan of the host hangs since {state.scan.stalled_s:.0f} s"
     for resource, outlook in state.outlooks.items():
         count = len(outlook.pool.members)
         server = state.server_of.get(resource)
-        if count and not (server and server.stream_live):
+        is_followed = server is not None and server.stream_live
+        if count and not is_followed and resource not in state.waiting_for:
             devices = "1 device" if count == 1 else f"{count} devices"
             yield f"{resource} ({devices}): {_without_stream(state, resource)}"
 

@@ -44,8 +44,8 @@ class AgentState:
     loop_s: float = 0.0
     """The same moment in loop time, in which servers tell since when they stand as they do."""
     config: ConfigStanding = ConfigStanding("")
-    waiting_for: str | None = None
-    """The agent that holds the node, while this one waits for it."""
+    waiting_for: Mapping[str, str] = attrs.field(factory=dict)
+    """Resource -> the other process on this node that serves it, while this one waits for it."""
     serving: bool = False
     """Whether the first lists have been made."""
     stopping: bool = False

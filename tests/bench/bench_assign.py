@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import attrs
@@ -136,7 +136,9 @@ def growth(shape: str, vfs: int, pools: int) -> list[Figure]:
 class Nowhere:
     """Takes offers and specs, and does nothing with them."""
 
-    def apply(self, offers: tuple[Offer, ...]) -> None:
+    def apply(
+        self, offers: tuple[Offer, ...], served_elsewhere: Collection[str] = frozenset()
+    ) -> None:
         """Offers."""
 
     async def write(self, _pools: Pools) -> dict[str, Any]:

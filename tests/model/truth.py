@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 from collections import Counter
-from contextlib import suppress
 
+from agent.bus import Bus
 from agent.discovery.scan import scan
 from agent.export.cdi import cdi_kind, has_cdi_entry
 from agent.health.outlook import look
+from agent.kubelet.resource_locks import ResourceLocks
 from agent.model.answers import Offer
 from agent.model.link import Links
 from agent.model.plugin_events import PoolServerState
@@ -29,6 +29,7 @@ FIXED_TASKS = Counter(
         "RdmaPortWatch.run": 1,
         "Monitor.run": 1,
         "Reconciler.run": 1,
+        "ResourceLocks.run": 1,
         "follow_tree": 1,
         "ConfigKeeper.run": 1,
         "ConfigKeeper._follow": 1,
@@ -181,15 +182,10 @@ def check_nothing_is_left_over(node: Node) -> None:
     )
 
 
-def check_node_lock(node: Node) -> None:
-    """No other agent could take the node."""
-    folders = (node.roots.device_plugins, node.roots.plugins_registry)
-    folder = next(f for f in folders if f.is_dir())
-    is_free = False
-    with (folder / ".sriov-node-agent" / "lock").open("rb") as file, suppress(BlockingIOError):
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        is_free = True
-    assert not is_free
+def check_locks(node: Node) -> None:
+    """Another agent could take none of the resources that are served, and every other."""
+    with ResourceLocks(node.roots, Bus()) as second:
+        assert second.others() == {server.resource for server in servers_of(node)}
 
 
 def check_all(node: Node) -> None:
@@ -198,4 +194,4 @@ def check_all(node: Node) -> None:
     check_view(node)
     check_pods(node)
     check_cdi(node)
-    check_node_lock(node)
+    check_locks(node)

@@ -21,6 +21,7 @@ from agent.model.plugin_events import (
     PoolServerState,
     Registered,
     RegistrationFailed,
+    ServerEnded,
     StreamLost,
     StreamOpened,
 )
@@ -30,7 +31,10 @@ from agent.plugin.registration import RegistrationMode
 from agent.roots import Roots
 from tests.support.kubelet import PATIENCE_S, Kubelet
 
-EVENTS = (ListMade, ListPushed, Registered, RegistrationFailed, StreamLost, StreamOpened)
+EVENTS = (
+    *(ListMade, ListPushed, Registered, RegistrationFailed),
+    *(ServerEnded, StreamLost, StreamOpened),
+)
 
 
 def offer(resource: str, *ids: str, unhealthy: tuple[str, ...] = ()) -> Offer:

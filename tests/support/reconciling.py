@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import attrs
@@ -57,11 +57,14 @@ class Node:
 
 @asynccontextmanager
 async def node(
-    *devices: Device, pools: tuple[Json, ...] = (pool("vf"),), specs: ScriptedSpecs | None = None
+    *devices: Device,
+    pools: tuple[Json, ...] = (pool("vf"),),
+    specs: ScriptedSpecs | None = None,
+    claim: Callable[[frozenset[str]], frozenset[str]] = frozenset,
 ) -> AsyncIterator[Node]:
     """A reconciler that has told the first lists, as the daemon does it."""
     bus, fleet, specs = Bus(), RecordingFleet(), specs or ScriptedSpecs()
-    reconciler = Reconciler(bus, fleet, specs)
+    reconciler = Reconciler(bus, fleet, specs, claim)
     reconciler.config_changed(config(*pools))
     reconciler.host_changed(SnapshotTaken(host(*devices), settled=True))
     await reconciler.reconcile()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import attrs
 
@@ -75,9 +75,14 @@ class RecordingFleet:
     """Notes every offer in the place of serving it."""
 
     applied: list[tuple[float, tuple[Offer, ...]]] = attrs.Factory(list)
+    served_elsewhere: frozenset[str] = frozenset()
+    """What another process serves, as the newest call says."""
 
-    def apply(self, offers: tuple[Offer, ...]) -> None:
+    def apply(
+        self, offers: tuple[Offer, ...], served_elsewhere: Collection[str] = frozenset()
+    ) -> None:
         """What a fleet is told."""
+        self.served_elsewhere = frozenset(served_elsewhere)
         self.applied.append((now(), offers))
 
     def lists(self, resource: str) -> list[tuple[float, tuple[tuple[str, bool], ...]]]:

@@ -11,6 +11,7 @@ from agent.health.records import Cause, Health
 from agent.model.answers import Offer
 from agent.model.events import DevicesAllocated, HostHint, LinksChanged, SnapshotTaken
 from agent.model.link import LinkFact, Links
+from agent.model.plugin_events import ResourceLocksChanged
 from agent.model.snapshot import Snapshot
 from agent.pools.held import Holder
 from agent.pools.ledger import CONFIRM_WITHIN_S
@@ -38,6 +39,30 @@ async def test_a_pool_without_devices_is_offered_where_it_says_so() -> None:
     pools = (pool("fec", deviceType="accelerator", advertiseEmpty=True),)
     async with node(*family(2), pools=pools) as at:
         assert at.lists("intel.com/fec") == [(0.0, ())]
+
+
+async def test_only_resources_that_this_process_may_serve_are_offered() -> None:
+    own: set[str] = set()
+    async with node(*family(2), claim=lambda wanted: wanted & own) as at:
+        assert at.fleet.applied == [(0.0, ())]
+        assert at.fleet.served_elsewhere == {VF}
+        own.add(VF)
+        at.bus.publish(ResourceLocksChanged())
+        await asyncio.sleep(1.0)
+        assert at.lists() == [(0.0, ids(2))]
+        assert at.fleet.served_elsewhere == frozenset()
+
+
+async def test_only_resources_with_devices_are_claimed_another_agent_can_have_the_rest() -> None:
+    claims: list[frozenset[str]] = []
+
+    def claim(wanted: frozenset[str]) -> frozenset[str]:
+        claims.append(wanted)
+        return wanted
+
+    pools = (pool("vf"), pool("fec", deviceType="accelerator"))
+    async with node(*family(2), pools=pools, claim=claim):
+        assert claims == [{VF}]
 
 
 async def test_a_pool_that_had_devices_stays_and_shows_none() -> None:
@@ -116,11 +141,11 @@ async def test_streams_have_their_turns_before_anybody_is_told_of_a_change(
             await asyncio.sleep(0)  # and sending in the next
             order.append("sent")
 
-        def noted(offers: tuple[Offer, ...]) -> None:
-            apply(offers)
+        def noted(offers: tuple[Offer, ...], elsewhere: frozenset[str]) -> None:
+            apply(offers, elsewhere)
             applied.set()
 
-        monkeypatch.setattr(type(at.fleet), "apply", lambda _, offers: noted(offers))
+        monkeypatch.setattr(type(at.fleet), "apply", lambda _, *given: noted(*given))
         sending = asyncio.create_task(stream())
         at.bus.on(HealthChanged, lambda _: order.append("told"))
         await asyncio.sleep(1.0)

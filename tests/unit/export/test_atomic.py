@@ -232,6 +232,22 @@ def test_a_draft_of_another_user_is_not_ours(tmp_path: Path) -> None:
     assert remove_drafts(tmp_path) == ()
 
 
+async def test_a_draft_that_another_agent_is_writing_is_no_leftover(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    removed: list[tuple[str, ...]] = []
+    replace = Path.replace
+
+    def replace_after_another_agents_start(draft: Path, target: Path) -> Path:
+        removed.append(remove_drafts(tmp_path))
+        return replace(draft, target)
+
+    monkeypatch.setattr(Path, "replace", replace_after_another_agents_start)
+    assert await write_atomic(tmp_path / "file", NEW, 0o644)
+    assert removed == [()]
+    assert (tmp_path / "file").read_bytes() == NEW
+
+
 KILLED_BEFORE_RENAME = """
 import asyncio, os, pathlib, signal, sys
 from agent.export.atomic import write_atomic

@@ -262,3 +262,35 @@ async def test_a_prefix_that_is_no_vendor_does_not_matter_to_devices_without_nod
     specs = CdiSpecs(roots, on=True)
     failed = await specs.write(node(plain, pools=(pool("vf", resourcePrefix="3com.io"),)))
     assert failed == {"3com.io/vf": {}}
+
+
+async def test_the_spec_of_a_resource_that_another_agent_serves_is_left_as_it_is(
+    roots: Roots,
+) -> None:
+    other = pool("vf", deviceType="netDevice")
+    await CdiSpecs(roots, on=True).write(node(vfio(0, 21), pools=(other,)))
+    before = contents(roots)
+    served_elsewhere = {"intel.com/vf"}
+    specs = CdiSpecs(roots, on=True, others=lambda: frozenset(served_elsewhere))
+    # Neither where it is not configured here, nor where it is, with other devices or none.
+    for pools in ((pool("new", {"pfNames": ["none"]}),), (other,)):
+        assert await specs.write(node(vfio(0, 22), pools=pools)) == {}
+        assert contents(roots) == before
+    served_elsewhere.clear()
+    await specs.write(node(vfio(0, 22), pools=(other,)))
+    assert contents(roots) != before
+    await specs.write(node(vfio(0, 22), pools=()))
+    assert contents(roots) == {}
+
+
+async def test_what_another_agent_left_is_removed_once_that_agent_serves_it_no_more(
+    roots: Roots,
+) -> None:
+    await CdiSpecs(roots, on=True).write(node(vfio(0, 21), pools=(pool("other"),)))
+    served_elsewhere = {"intel.com/other"}
+    specs = CdiSpecs(roots, on=True, others=lambda: frozenset(served_elsewhere))
+    await specs.write(node(pools=(pool("new"),)))
+    assert list(contents(roots)) == ["sriov-dp-intel.com-net-pci-other.json"]
+    served_elsewhere.clear()
+    await specs.write(node(pools=(pool("new"),)))
+    assert contents(roots) == {}

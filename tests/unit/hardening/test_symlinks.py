@@ -14,9 +14,9 @@ from agent.errors import KubeletUnavailableError
 from agent.export.cdi import cdi_file_name, write_cdi_spec
 from agent.export.device_info import device_info_name, write_device_info
 from agent.journal import Journal
-from agent.kubelet.node_lock import NodeLock
+from agent.kubelet.resource_locks import ResourceLocks
 from agent.plugin.sockets import bind_socket
-from agent.roots import Roots
+from agent.roots import LOCK_FOLDER, Roots
 from agent.standing.state import AgentState
 from tests.support.devices import host, pf, vf
 from tests.support.hearing import hearing
@@ -90,10 +90,11 @@ async def test_the_agents_own_socket_takes_the_place_of_a_link(roots: Roots, vic
     assert is_untouched(victim)
 
 
-async def test_the_node_lock_is_not_opened_through_a_link(roots: Roots, victim: Path) -> None:
-    folder = roots.device_plugins / ".sriov-node-agent"
+async def test_a_lock_file_is_not_opened_through_a_link(roots: Roots, victim: Path) -> None:
+    folder = roots.device_plugins / LOCK_FOLDER
     folder.mkdir()
-    (folder / "lock").symlink_to(victim)
-    async with NodeLock(roots, Bus()):
+    (folder / "intel.com%2Fvf.lock").symlink_to(victim)
+    with ResourceLocks(roots, Bus()) as locks:
+        assert locks.want({"intel.com/vf"}) == {"intel.com/vf"}
         assert is_untouched(victim)
     assert is_untouched(victim)

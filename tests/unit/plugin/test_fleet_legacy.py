@@ -14,6 +14,7 @@ from agent.model.plugin_events import (
     ListPushed,
     Registered,
     RegistrationFailed,
+    ServerEnded,
     StreamLost,
 )
 from agent.roots import Roots
@@ -227,6 +228,20 @@ async def test_a_retired_pool_says_empty_then_ends_and_leaves_no_socket(roots: R
             assert kubelet.lists[-1] == (VF, ())
             assert node.fleet.state() == ()
         assert plugin_sockets(roots.device_plugins) == []
+
+
+async def test_a_pool_that_another_process_serves_now_ends_without_an_empty_list(
+    roots: Roots,
+) -> None:
+    with Kubelet(roots.kubelet) as kubelet:
+        async with running_fleet(roots) as node:
+            node.fleet.apply((offer(VF, "a"),))
+            await node.kubelet_has(kubelet, VF, "a")
+            node.fleet.apply((), {VF})
+            await node.until(lambda: node.of(ServerEnded))
+            await asyncio.to_thread(kubelet.wait_for, lambda k: VF in k.stopped)
+        assert [devices for _, devices in kubelet.lists if not devices] == []
+        assert node.of(ServerEnded) == [ServerEnded(VF)]
 
 
 async def test_a_pool_that_returns_while_it_ends_is_served_anew(roots: Roots) -> None:

@@ -70,10 +70,9 @@ def test_without_any_configuration_it_is_not_ready() -> None:
     assert missing(config=ConfigStanding("f")) == ("no configuration is in force",)
 
 
-def test_an_agent_that_waits_for_another_names_it() -> None:
-    state = AgentState(config=ConfigStanding("f", in_force=True), waiting_for="node-1 pid 7")
-    assert readiness(state).missing == (
-        "waiting for another agent that serves this node: node-1 pid 7",
+def test_a_resource_that_another_agent_serves_is_missing_once_with_the_name_of_that_agent() -> None:
+    assert missing(servers=(), waiting_for={NET: "pid 7 on node-1"}) == (
+        f"{NET}: waiting for another agent that serves it on this node: pid 7 on node-1",
     )
 
 

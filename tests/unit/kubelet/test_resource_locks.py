@@ -1,0 +1,286 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from agent.bus import Bus
+from agent.kubelet.hints import PluginFoldersChanged
+from agent.kubelet.resource_locks import ResourceLocks
+from agent.kubelet.watch import KubeletWatch
+from agent.model.plugin_events import ResourceLocksChanged, ServerEnded
+from agent.roots import LOCK_FOLDER, Roots
+from tests.support.hearing import hearing
+
+A, B, C = "intel.com/a", "intel.com/b", "intel.com/c"
+HOLDER = """
+import asyncio, sys
+from pathlib import Path
+from agent.bus import Bus
+from agent.kubelet.resource_locks import ResourceLocks
+from agent.roots import Roots
+
+with ResourceLocks(Roots(Path(sys.argv[1])), Bus(), Path("/etc/first.json")) as locks:
+    assert locks.want(sys.argv[2:]) == set(sys.argv[2:])
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@asynccontextmanager
+async def holder(roots: Roots, *resources: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Another process that has locked the resources."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", HOLDER, str(roots.host), *resources),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert await process.stdout.readline() == b"held\n"
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+@asynccontextmanager
+async def running(locks: ResourceLocks, roots: Roots, bus: Bus) -> AsyncIterator[None]:
+    """The locks as the agent runs them: beside the watch of kubelet's folders."""
+    with KubeletWatch(roots, bus) as watch:
+        tasks = [asyncio.create_task(watch.run()), asyncio.create_task(locks.run())]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def until(bus: Bus, condition: Callable[[], bool]) -> None:
+    with bus.subscribe(ResourceLocksChanged) as changed:
+        async with asyncio.timeout(20):
+            while not condition():
+                await changed.take()
+
+
+def messages(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.message for record in caplog.records]
+
+
+def lock_file(roots: Roots, resource: str) -> Path:
+    return roots.device_plugins / LOCK_FOLDER / f"{resource.replace('/', '%2F')}.lock"
+
+
+def test_a_free_resource_is_locked_and_the_file_names_the_process(roots: Roots) -> None:
+    with ResourceLocks(roots, Bus(), Path("/etc/pcidp/config.json")) as locks:
+        assert locks.want({A}) == {A}
+        assert lock_file(roots, A).read_text() == (
+            f"{A}\npid {os.getpid()} on {socket.gethostname()}, "
+            "configuration /etc/pcidp/config.json\n"
+        )
+        assert locks.waiting == {}
+    assert not lock_file(roots, A).exists()
+
+
+async def test_two_processes_with_disjoint_resources_both_have_theirs(roots: Roots) -> None:
+    async with holder(roots, A):
+        with ResourceLocks(roots, Bus()) as locks:
+            assert locks.want({B}) == {B}
+            assert locks.waiting == {}
+            assert locks.others() == {A}
+
+
+async def test_only_the_shared_resource_waits_and_the_holder_is_named(
+    roots: Roots,
+) -> None:
+    bus = Bus()
+    async with holder(roots, A, B) as process:
+        with hearing() as heard, ResourceLocks(roots, bus) as locks:
+            assert locks.want({A, C}) == {C}
+            name = f"pid {process.pid} on {socket.gethostname()}, configuration /etc/first.json"
+            assert locks.waiting == {A: name}
+            async with running(locks, roots, bus):
+                said = await heard.until("lock.waiting")
+    assert said == {"resources": [A], "holder": name}
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM, None], ids=str)
+async def test_a_resource_is_taken_over_when_its_holder_ends_however_it_ends(
+    roots: Roots, end: signal.Signals | None
+) -> None:
+    bus = Bus()
+    async with holder(roots, A, B) as process:
+        with hearing() as heard, ResourceLocks(roots, bus) as locks:
+            assert locks.want({A, B}) == frozenset()
+            async with running(locks, roots, bus):
+                if end is None:
+                    assert process.stdin is not None
+                    process.stdin.close()
+                else:
+                    process.send_signal(end)
+                await until(bus, lambda: locks.want({A, B}) == {A, B})
+            assert f"pid {os.getpid()} " in lock_file(roots, A).read_text()
+            await heard.until("lock.taken")
+
+
+async def test_a_resource_that_a_live_holder_gives_up_is_taken_over(roots: Roots) -> None:
+    first_bus, bus = Bus(), Bus()
+    with ResourceLocks(roots, first_bus) as first, ResourceLocks(roots, bus) as second:
+        first.want({A, B})
+        assert second.want({A}) == frozenset()
+        async with running(second, roots, bus):
+            first.want({B})
+            assert second.waiting.keys() == {A}  # its server has not ended yet
+            first_bus.publish(ServerEnded(A))
+            await until(bus, lambda: second.want({A}) == {A})
+        assert first.want({A, B}) == {B}
+
+
+def test_a_lock_that_is_wanted_again_before_its_server_ended_is_kept(roots: Roots) -> None:
+    bus = Bus()
+    with ResourceLocks(roots, bus) as locks, ResourceLocks(roots, Bus()) as second:
+        locks.want({A})
+        locks.want(())
+        assert locks.want({A}) == {A}
+        bus.publish(ServerEnded(A))
+        assert second.want({A}) == frozenset()
+
+
+def test_a_resource_that_is_wanted_no_more_is_not_waited_for(roots: Roots) -> None:
+    with ResourceLocks(roots, Bus()) as first, ResourceLocks(roots, Bus()) as second:
+        first.want({A})
+        second.want({A})
+        assert second.want(()) == frozenset()
+        assert second.waiting == {}
+    with ResourceLocks(roots, Bus()) as third:
+        assert third.want({A}) == {A}
+
+
+def test_resources_whose_names_differ_only_in_unusual_characters_have_locks_of_their_own(
+    roots: Roots,
+) -> None:
+    names = {"a/b_c", "a_b/c", "a/b%5Fc", "a/b\u00e9", "a.b/c", ".a/b"}
+    with ResourceLocks(roots, Bus()) as locks, ResourceLocks(roots, Bus()) as second:
+        assert locks.want(names) == names
+        assert second.others() == names
+
+
+def test_a_resource_whose_name_is_longer_than_a_file_name_may_be_has_a_lock(roots: Roots) -> None:
+    long = [f"{'a' * 250}.com/{end}" for end in "xy"]
+    with ResourceLocks(roots, Bus()) as locks, ResourceLocks(roots, Bus()) as second:
+        assert locks.want(long[:1]) == {long[0]}
+        assert second.want(long) == {long[1]}
+        assert second.others() == {long[0]}
+
+
+def test_what_a_killed_process_left_behind_is_nobodys(roots: Roots) -> None:
+    with ResourceLocks(roots, Bus()) as locks:
+        locks.want({A})
+        left = lock_file(roots, A).read_bytes()
+    lock_file(roots, A).write_bytes(left)
+    with ResourceLocks(roots, Bus()) as locks:
+        assert locks.others() == frozenset()
+        assert locks.want({A}) == {A}
+
+
+def test_kubelets_sweep_leaves_the_locks_in_place(roots: Roots) -> None:
+    with ResourceLocks(roots, Bus()) as locks:
+        locks.want({A})
+        for path in roots.device_plugins.iterdir():
+            if not path.is_dir():
+                path.unlink()
+        assert lock_file(roots, A).exists()
+
+
+def test_a_replaced_folder_is_locked_again(roots: Roots) -> None:
+    bus = Bus()
+    with ResourceLocks(roots, bus) as locks, ResourceLocks(roots, Bus()) as second:
+        locks.want({A})
+        shutil.rmtree(roots.device_plugins)
+        roots.device_plugins.mkdir()
+        bus.publish(PluginFoldersChanged())
+        assert locks.want({A}) == {A}
+        assert second.want({A}) == frozenset()
+
+
+async def test_a_waiting_process_follows_its_holder_into_a_replaced_folder(roots: Roots) -> None:
+    """It must not take the new file before the holder, which still serves, could."""
+    first_bus, bus = Bus(), Bus()
+    with ResourceLocks(roots, bus) as second:
+        with ResourceLocks(roots, first_bus) as first:
+            first.want({A})
+            second.want({A})
+            async with running(second, roots, bus):
+                shutil.rmtree(roots.device_plugins)
+                roots.device_plugins.mkdir()
+                bus.publish(PluginFoldersChanged())
+                await asyncio.sleep(0)
+                first_bus.publish(PluginFoldersChanged())
+                assert first.want({A}) == {A}
+        async with running(second, roots, bus):
+            await until(bus, lambda: second.want({A}) == {A})
+
+
+def test_the_locks_follow_to_the_folder_that_the_next_agent_would_ask_first(roots: Roots) -> None:
+    bus = Bus()
+    roots.plugins_registry.mkdir()
+    with ResourceLocks(roots, bus) as locks, ResourceLocks(roots, Bus()) as second:
+        locks.want({A})
+        shutil.rmtree(roots.device_plugins)
+        bus.publish(PluginFoldersChanged())
+        assert second.want({A}) == frozenset()
+        second.want(())
+        roots.device_plugins.mkdir()
+        bus.publish(PluginFoldersChanged())
+        assert second.want({A}) == frozenset()
+
+
+def test_a_resource_that_another_process_locked_first_in_a_replaced_folder_is_left_to_it(
+    roots: Roots, caplog: pytest.LogCaptureFixture
+) -> None:
+    bus = Bus()
+    changes: list[object] = []
+    bus.on(ResourceLocksChanged, changes.append)
+    with ResourceLocks(roots, bus) as locks:
+        locks.want({A, B})
+        shutil.rmtree(roots.device_plugins)
+        roots.device_plugins.mkdir()
+        with ResourceLocks(roots, Bus()) as second:
+            second.want({A})
+            bus.publish(PluginFoldersChanged())
+            assert locks.want({A, B}) == {B}
+            assert len(changes) == 1
+        assert messages(caplog) == ["lock.lost"]
+
+
+async def test_without_kubelets_folders_resources_are_served_and_locked_when_they_come(
+    roots: Roots, caplog: pytest.LogCaptureFixture
+) -> None:
+    shutil.rmtree(roots.kubelet)
+    bus = Bus()
+    with ResourceLocks(roots, bus) as locks:
+        assert locks.want({A}) == {A}
+        assert messages(caplog) == ["lock.unavailable"]
+        assert locks.waiting == {}
+        roots.plugins_registry.mkdir(parents=True)
+        bus.publish(PluginFoldersChanged())
+        assert (roots.plugins_registry / LOCK_FOLDER / "intel.com%2Fa.lock").read_text()
+
+
+def test_a_folder_that_cannot_be_written_is_one_warning(
+    roots: Roots, caplog: pytest.LogCaptureFixture
+) -> None:
+    (roots.device_plugins / LOCK_FOLDER).touch()
+    with ResourceLocks(roots, Bus()) as locks:
+        assert locks.want({A, B}) == {A, B}
+        assert messages(caplog) == ["lock.unavailable"]
