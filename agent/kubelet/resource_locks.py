@@ -101,7 +101,7 @@ class ResourceLocks:
 
     def others(self) -> frozenset[str]:
         """The resources that other processes have locked."""
-        found = set()
+        found: set[str] = set()
         for folder in self._folders:
             with suppress(OSError):
                 names = os.listdir(folder / LOCK_FOLDER)  # noqa: PTH208 - names are all it takes
@@ -236,8 +236,8 @@ class ResourceLocks:
                 continue
             except OSError as error:
                 problem = error
-        error = with_remedy(problem) if problem else "kubelet's folders are missing"
-        logs.emit_once("lock.unavailable", "", error=error)
+        reason = with_remedy(problem) if problem else "kubelet's folders are missing"
+        logs.emit_once("lock.unavailable", "", error=reason)
         return None
 
     def _is_in_place(self, resource: str, fd: int) -> bool:

@@ -32,8 +32,8 @@ def second_config(tmp_path: Path, *pools: dict[str, Any]) -> Path:
 
 
 def both(kubelet: Kubelet) -> None:
-    for resource in ("example.com/net", "example.com/dpdk"):
-        kubelet.wait_for(lambda k, r=resource: len(k.allocatable(r)) == 2, f"2 of {resource}")
+    resources = ("example.com/net", "example.com/dpdk")
+    kubelet.wait_for(lambda k: all(len(k.allocatable(r)) == 2 for r in resources), "2 of each")
 
 
 def test_two_agents_with_disjoint_resources_both_serve(
