@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import socket
 from collections.abc import Iterable
 from contextlib import aclosing
 
@@ -12,11 +11,13 @@ import attrs
 
 from agent import logs
 from agent.bus import Bus
-from agent.discovery.uevents import is_relevant, touched_by
+from agent.discovery.host_use import numbers, touched_by_link
+from agent.discovery.uevents import is_relevant, may_become_relevant, touched_by
+from agent.host.addresses import name_of
 from agent.host.netlink import Netlink, open_netlink
-from agent.host.route_events import DefaultRouteEvents
+from agent.host.route_events import AddressChange, DefaultRouteEvents, LinkChange
 from agent.host.uevents import Overrun, Uevent
-from agent.model.device import Netdev
+from agent.model.device import Netdev, Role
 from agent.model.events import HostHint, LinksChanged, SnapshotTaken
 from agent.model.link import LinkFact, Links, link_netdevs
 from agent.model.snapshot import Snapshot
@@ -45,6 +46,9 @@ class LinkMonitor:
         self._snapshot = snapshot
         self._carriers = frozenset(carriers(snapshot))
         self._netlink: Netlink | None = None
+        self._routes: DefaultRouteEvents | None = None
+        self._watched: tuple[frozenset[int], frozenset[int]] = (frozenset(), frozenset())
+        """Ifindexes of devices' netdevs with an address, and of those with a master."""
         self._ifindexes: frozenset[int] = frozenset()
         self._names: frozenset[str] = frozenset()
         self._ipoib: frozenset[int | str | None] = frozenset()
@@ -72,12 +76,14 @@ class LinkMonitor:
 
     async def _session(self) -> None:
         async with await open_netlink() as netlink, DefaultRouteEvents() as routes:
-            self._netlink = netlink
+            self._netlink, self._routes = netlink, routes
+            self._watched = (frozenset(), frozenset())
             self.is_open = True
             logs.forget("netlink.lost", "")
             gc.freeze()  # what it took to import stays: no collection need walk through it
             logs.emit("netlink.open", receive_buffer_bytes=netlink.receive_buffer_bytes)
             self._ask_all()
+            self._watch_routes()
             self._bus.publish(HostHint("netlink"))
             await together(
                 self._follow_links(netlink),
@@ -94,6 +100,7 @@ class LinkMonitor:
         before, self._carriers = self._carriers, frozenset(carriers(snapshot))
         self._snapshot = snapshot
         self._narrow()
+        self._watch_routes()
         if fresh := self._carriers - before:
             self._ask(n.name for n in fresh)
 
@@ -234,26 +241,63 @@ class LinkMonitor:
             async for event in events:
                 if isinstance(event, Overrun):
                     self._overrun()
-                elif is_relevant(event, self._snapshot, self._roots):
-                    self._bus.publish(HostHint("uevent", touched_by(event)))
-                if isinstance(event, Uevent) and event.interface in self._names:
-                    self._ask({event.interface})
+                else:
+                    self._take_uevent(event)
+
+    def _take_uevent(self, event: Uevent) -> None:
+        if not self._hint_at(event) and may_become_relevant(event):
+            # The kernel tells of a VLAN before it links it to the interface below it.
+            asyncio.get_running_loop().call_later(FLUSH_S, self._hint_at, event)
+        if event.interface in self._names:
+            self._ask({event.interface})
+
+    def _hint_at(self, event: Uevent) -> bool:
+        """Have the host scanned if a scan could see what an event tells of."""
+        if not is_relevant(event, self._snapshot, self._roots):
+            return False
+        self._bus.publish(HostHint("uevent", touched_by(event)))
+        return True
 
     async def _follow_routes(self, routes: DefaultRouteEvents) -> None:
+        """Have the host scanned when its use of a device's netdev may have changed."""
         while True:
-            ifindex = await routes.changed()
-            if ifindex is not None:
-                if _name_of(ifindex) not in self._snapshot.default_route_netdevs:
+            change = await routes.changed()
+            touched: frozenset[str] | None = frozenset()
+            if isinstance(change, AddressChange):
+                if not self._is_watched(name_of(change.ifindex)):
                     continue
                 await asyncio.sleep(FLUSH_S)
-            self._bus.publish(HostHint("route", frozenset()))
+            elif isinstance(change, LinkChange):
+                touched = touched_by_link(change, self._snapshot)
+                if touched is None:
+                    if not (change.is_down and self._ends_routes(change.name)):
+                        continue
+                    touched = frozenset()
+                    await asyncio.sleep(FLUSH_S)
+            self._bus.publish(HostHint("route", touched))
 
+    def _is_watched(self, name: str) -> bool:
+        """Whether the host's routes by an interface matter: it has a default one, or is a VF's."""
+        if name in self._snapshot.default_route_netdevs:
+            return True
+        owner = self._snapshot.netdev_owner.get(name)
+        return owner is not None and owner.role is not Role.PF
 
-def _name_of(ifindex: int) -> str | None:
-    try:
-        return socket.if_indextoname(ifindex)
-    except OSError:  # gone again: a uevent tells
-        return None
+    def _ends_routes(self, name: str) -> bool:
+        """Whether routes that matter end when an interface is set down."""
+        snapshot = self._snapshot
+        return name in snapshot.default_route_netdevs or name in snapshot.addressed_netdevs
+
+    def _watch_routes(self) -> None:
+        """Let the socket of routes pass what concerns the netdevs that the host uses now."""
+        if self._routes is None:
+            return
+        addressed = frozenset(numbers(self._snapshot.addressed_netdevs))
+        stacked = frozenset(numbers(name for name, _ in self._snapshot.masters))
+        if (addressed, stacked) != self._watched:
+            self._watched = (addressed, stacked)
+            self._routes.watch(addressed, stacked)
+            self._bus.publish(HostHint("route", frozenset()))  # what came before it passed
 
 
 def carriers(snapshot: Snapshot) -> tuple[Netdev, ...]:

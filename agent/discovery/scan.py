@@ -16,11 +16,23 @@ from agent.discovery.functions import Skipped
 from agent.discovery.reading import Reading
 from agent.discovery.sight import Outcome, Sight, Tables
 from agent.discovery.tables import Asked, Folders, read_changed, read_whole
-from agent.host import ddptool, devlink, netdev, pci, rdma, routes, sysfs
+from agent.host import (
+    addresses,
+    ddptool,
+    devlink,
+    netdev,
+    pci,
+    rdma,
+    route_rules,
+    routes,
+    sysfs,
+)
+from agent.host.addresses import OwnRoutes
 from agent.host.devlink import DevlinkFacts
 from agent.host.rdma import RdmaHost
 from agent.model.device import Device, Netdev, Role
 from agent.model.snapshot import Snapshot, vf_lags
+from agent.records import frozen
 from agent.roots import Roots
 
 _NO_SIGHT = Sight()
@@ -143,11 +155,17 @@ class Scanner:
         reading: Reading | None = None,
     ) -> Snapshot:
         devices = reading.devices if reading else ()
+        interfaces = self._sight.netdevs_of_vfs_and_sfs()
+        host_routes = _host_routes(self._roots, interfaces, netlink=self._netlink)
+        parents = tuple(_netdev_parents(class_net, self._sight.homeless))
         return Snapshot(
             generation=generation,
             devices=devices,
-            default_route_netdevs=_default_routes(self._roots, netlink=self._netlink),
-            netdev_parents=tuple(_netdev_parents(class_net, self._sight.homeless)),
+            default_route_netdevs=host_routes.default,
+            addressed_netdevs=host_routes.own.addressed,
+            routed_netdevs=host_routes.own.routed,
+            masters=tuple(_masters(class_net, parents, interfaces)),
+            netdev_parents=parents,
             bonds=tuple(_bonds(class_net, devices)),
             skipped_classes=_skipped(reading.skipped) if reading else (),
             missing_rdma_modules=(
@@ -186,15 +204,43 @@ def _bonds(class_net: int | None, devices: Iterable[Device]) -> Iterator[Netdev]
             yield bond
 
 
-def _default_routes(roots: Roots, *, netlink: bool) -> tuple[str, ...]:
+def _masters(
+    class_net: int | None,
+    parents: Iterable[tuple[str, tuple[str, ...]]],
+    interfaces: Collection[str],
+) -> Iterator[tuple[str, str]]:
+    """The masters of some interfaces; only those that something rests on are asked."""
+    if class_net is None:
+        return
+    stacked = {lower for _, lowers in parents for lower in lowers if lower in interfaces}
+    for name in sorted(stacked):
+        master = sysfs.link_name(class_net, f"{name}/master")
+        if master is not None:
+            yield name, master
+
+
+@frozen
+class _HostRoutes:
+    """What the host's routing tells of interfaces."""
+
+    default: tuple[str, ...] = ()
+    """Those that a default route leaves by."""
+    own: OwnRoutes = OwnRoutes()
+
+
+def _host_routes(roots: Roots, interfaces: Collection[str], *, netlink: bool) -> _HostRoutes:
     """From the kernel where it may be asked and answers, else from procfs."""
     if netlink:
         try:
-            return routes.from_kernel()
+            tables = route_rules.tables_in_use()
+            default = routes.from_kernel(tables)
+            return _HostRoutes(default, addresses.from_kernel(interfaces, tables))
         except OSError as error:
             sysfs.raise_if_exhausted(error)
     with sysfs.folder(roots.proc) as proc:
-        return routes.from_procfs(proc) if proc is not None else ()
+        if proc is None:
+            return _HostRoutes()
+        return _HostRoutes(routes.from_procfs(proc), addresses.from_procfs(proc, interfaces))
 
 
 def _devlink_facts(roots: Roots, *, netlink: bool, needs: frozenset[str]) -> DevlinkFacts:

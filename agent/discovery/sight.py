@@ -78,6 +78,11 @@ class Sight:
             if self.auxiliary and bdf in self.auxiliary:
                 yield from ((n.name, bdf) for d in self.auxiliary[bdf] for n in d.netdevs)
 
+    def netdevs_of_vfs_and_sfs(self) -> AbstractSet[str]:
+        """The netdevs of all devices but the PFs; a PF's own are read with what rests on them."""
+        of_pfs = {name for pf in self.pfs.values() for name in pf.eswitch.names}
+        return self.home_of.keys() - of_pfs
+
     def _devices(self) -> Iterator[Device]:
         yield from (d for o in self.functions.values() if (d := _device_of(o)) is not None)
         yield from chain.from_iterable(self.auxiliary.values())

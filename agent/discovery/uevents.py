@@ -32,6 +32,7 @@ _SUBSYSTEMS = frozenset(
 _ELSEWHERE = frozenset({"infiniband_cm", "misc", "vdpa", "vfio", "vhost-vdpa"})
 """Subsystems of which every scan reads all there is to read. Of vfio's groups a function tells,
 which has an event of its own when its driver makes one."""
+_VIRTUAL_NET = "/devices/virtual/net/"
 _ADDRESS = re.compile(r"(?<=/)[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7](?=/|$)")
 
 
@@ -53,10 +54,15 @@ def is_relevant(event: Uevent, snapshot: Snapshot, roots: Roots) -> bool:
     """
     if event.subsystem != "net":
         return event.subsystem in _SUBSYSTEMS
-    if "/devices/virtual/net/" not in event.devpath:
+    if _VIRTUAL_NET not in event.devpath:
         return True
     name = event.interface or ""
     if name in snapshot.netdev_owner or name in dict(snapshot.netdev_parents):
         return True
     folder = roots.sys / "class" / "net" / name
     return event.action != "remove" and any(folder.glob("lower_*"))
+
+
+def may_become_relevant(event: Uevent) -> bool:
+    """Whether an interface was made that may yet be put on top of another one."""
+    return (event.subsystem, event.action) == ("net", "add") and _VIRTUAL_NET in event.devpath

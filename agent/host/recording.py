@@ -194,7 +194,11 @@ def _path_of(descriptor: int) -> str:
 
 def told_by_kernel(snapshot: Snapshot) -> Mapping[str, Entry]:
     """What a live scan asks the kernel for, as the files in which a laid-out host tells it."""
-    routes = [_ROUTE_HEADER, *map(_route_line, snapshot.default_route_netdevs)]
+    routes = [
+        _ROUTE_HEADER,
+        *map(_route_line, snapshot.default_route_netdevs),
+        *(_route_line(name, *_A_NETWORK) for name in snapshot.routed_netdevs),
+    ]
     found = {"proc/net/route": Entry("file", "".join(f"{r}\n" for r in routes).encode())}
     if facts := _devlink_facts(snapshot):
         found[devlink.FILE] = Entry("file", json.dumps(facts, indent=1, sort_keys=True).encode())
@@ -204,9 +208,14 @@ def told_by_kernel(snapshot: Snapshot) -> Mapping[str, Entry]:
 _ROUTE_HEADER = "Iface Destination Gateway Flags RefCnt Use Metric Mask MTU Window IRTT"
 
 
-def _route_line(netdev: str) -> str:
-    """A default route (mask 0) that is up (RTF_UP); its gateway is nobody's business."""
-    return "\t".join((netdev, "00000000", "00000000", "0001", "0", "0", "0", "00000000", *"000"))
+_ANYWHERE = "00000000"
+_A_NETWORK = ("000200C0", "00FFFFFF")
+"""192.0.2.0/24, which is for examples (RFC 5737): which network it was is nobody's business."""
+
+
+def _route_line(netdev: str, destination: str = _ANYWHERE, mask: str = _ANYWHERE) -> str:
+    """A route that is up (RTF_UP), else a default route; its gateway is nobody's business."""
+    return "\t".join((netdev, destination, "00000000", "0001", "0", "0", "0", mask, *"000"))
 
 
 def _devlink_facts(snapshot: Snapshot) -> dict[str, Any]:

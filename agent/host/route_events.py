@@ -1,9 +1,11 @@
-"""Tells when a default route comes or goes: the guard for functions in use by the host hangs on it.
+"""Tells when the host begins or ends to use an interface: what the guard looks at has changed.
 
-Nodes change thousands of routes; only those of length 0 matter. The kernel says nothing of IPv4
-routes that end with the last address of their interface or with the interface set down, so both
-are listened for as well. A socket filter lets the kernel drop everything else, so that it costs
-nothing, which is why this is a plain socket.
+That is default routes, addresses, and interfaces that become ports of a bond, a bridge or the like.
+Nodes change thousands of routes and links; a socket filter lets the kernel drop what
+says nothing of these, so that it costs nothing, which is why this is a plain socket.
+
+The kernel says nothing of IPv4 routes that end with the last address of their interface, or with
+the interface set down, so both are listened for as well.
 """
 
 from __future__ import annotations
@@ -13,56 +15,64 @@ import ctypes
 import errno
 import socket
 import struct
-import sys
+from collections.abc import Collection
 from types import TracebackType
 from typing import Self
 
+from agent.host import route_filter as kinds
+from agent.host.netlink_wire import attributes
 from agent.host.uevents import is_drained
+from agent.records import frozen
 
 _RTMGRP_LINK = 0x1  # uapi linux/rtnetlink.h
 _RTMGRP_IPV4_IFADDR = 0x10
 _RTMGRP_IPV4_ROUTE = 0x40
+_RTMGRP_IPV6_IFADDR = 0x100
 _RTMGRP_IPV6_ROUTE = 0x400
-_GROUPS = _RTMGRP_LINK | _RTMGRP_IPV4_IFADDR | _RTMGRP_IPV4_ROUTE | _RTMGRP_IPV6_ROUTE
-_RTM_NEWLINK = 16
-_RTM_DELADDR = 21
-_RTM_NEWROUTE = 24
-_IFF_UP = 1
-_SO_ATTACH_FILTER = 26  # uapi asm-generic/socket.h
-# A socket filter loads words in network order, and netlink writes the host's: bytes are loaded.
-_LOW_OF_16, _LOW_OF_32 = (0, 0) if sys.byteorder == "little" else (1, 3)
-# All behind struct nlmsghdr, 16 bytes, but its own type.
-_TYPE = 4 + _LOW_OF_16
-_RTM_DST_LEN = 17  # of struct rtmsg
-_IFINDEX = struct.Struct("=16x4xI")  # ifi_index of struct ifinfomsg and ifa_index of ifaddrmsg
-_IFI_FLAGS = 24 + _LOW_OF_32
-_IFI_CHANGE = 28 + _LOW_OF_32
-_ALL = 0xFFFFFFFF
-_LOAD, _EQUAL, _AT_LEAST, _SET, _RETURN = 0x30, 0x15, 0x35, 0x45, 0x06
-
-# struct sock_filter (uapi linux/filter.h): code, steps to skip if true, if false, operand
-_PROGRAM = b"".join(
-    struct.pack("=HBBI", *step)
-    for step in (
-        (_LOAD, 0, 0, _TYPE),
-        (_EQUAL, 8, 0, _RTM_DELADDR),  # keep
-        (_EQUAL, 3, 0, _RTM_NEWLINK),  # look at the flags
-        (_AT_LEAST, 0, 7, _RTM_NEWROUTE),  # other news of links and addresses: drop
-        (_LOAD, 0, 0, _RTM_DST_LEN),
-        (_EQUAL, 4, 5, 0),  # a default route: keep, else drop
-        (_LOAD, 0, 0, _IFI_CHANGE),
-        (_SET, 0, 3, _IFF_UP),  # neither set up nor down: drop
-        (_LOAD, 0, 0, _IFI_FLAGS),
-        (_SET, 1, 0, _IFF_UP),  # set up: drop
-        (_RETURN, 0, 0, _ALL),  # keep the message
-        (_RETURN, 0, 0, 0),  # drop it
-    )
+_GROUPS = (
+    _RTMGRP_LINK
+    | _RTMGRP_IPV4_IFADDR
+    | _RTMGRP_IPV4_ROUTE
+    | _RTMGRP_IPV6_IFADDR
+    | _RTMGRP_IPV6_ROUTE
 )
-_KEPT_OF_LINKS_AND_ADDRESSES = frozenset({_RTM_NEWLINK, _RTM_DELADDR})
+_SO_ATTACH_FILTER = 26  # uapi asm-generic/socket.h
+_RECEIVE_BYTES = 1 << 16
+_HEADER = struct.Struct("=4xH10x4xiII")  # type of nlmsghdr; index, flags, change of ifinfomsg
+_ADDRESS_INDEX = struct.Struct("=16x4xI")  # ifa_index of ifaddrmsg
+_ATTRIBUTES_AT = 32  # behind nlmsghdr and ifinfomsg
+_IFLA_IFNAME, _IFLA_MASTER = 3, 10
+_NUMBER = struct.Struct("=I")
+
+
+@frozen
+class AddressChange:
+    """An interface got or lost an address."""
+
+    ifindex: int
+
+
+@frozen
+class LinkChange:
+    """An interface was set down, or is a port of another one, or a watched one changed."""
+
+    ifindex: int
+    name: str
+    is_down: bool
+    """It was set down just now: its IPv4 routes end, of which the kernel says nothing."""
+    master: int | None
+    """Ifindex of the bond, bridge, team or OVS datapath that it is a port of."""
+
+
+Change = AddressChange | LinkChange | None
+"""None = a default route, or a route of a watched interface, came or went."""
 
 
 class DefaultRouteEvents:
-    """A socket that wakes up when a default route changes; an async context manager."""
+    """A socket that wakes up when the host's use of an interface may change.
+
+    An async context manager.
+    """
 
     def __init__(self) -> None:
         self._socket = socket.socket(
@@ -72,11 +82,8 @@ class DefaultRouteEvents:
         """Whether the kernel drops messages since it said so."""
 
     async def __aenter__(self) -> Self:
-        program = ctypes.create_string_buffer(_PROGRAM, len(_PROGRAM))
-        steps = len(_PROGRAM) // 8
-        filter_header = struct.pack("HP", steps, ctypes.addressof(program))
         try:
-            self._socket.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, filter_header)
+            self.watch((), ())
             self._socket.bind((0, _GROUPS))
         except OSError:
             self._socket.close()
@@ -91,26 +98,55 @@ class DefaultRouteEvents:
     ) -> None:
         self._socket.close()
 
-    async def changed(self) -> int | None:
+    def watch(self, addressed: Collection[int], stacked: Collection[int]) -> None:
+        """Let through more of some interfaces, which are given by ifindex.
+
+        That is every route of the ``addressed`` ones, and every change of the ``stacked`` ones,
+        which may leave what they are part of. A kernel that has no memory for so many names lets
+        through those of every interface. Raises OSError where it takes no filter at all.
+        """
+        try:
+            self._attach(kinds.program(addressed, stacked))
+        except OSError:
+            if not addressed and not stacked:
+                raise
+            self._attach(kinds.program(None, None))
+
+    def _attach(self, steps: bytes) -> None:
+        program = ctypes.create_string_buffer(steps, len(steps))
+        header = struct.pack("HP", len(steps) // kinds.STEP_SIZE, ctypes.addressof(program))
+        self._socket.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, header)
+
+    async def changed(self) -> Change:
         """Wait for a change; lost messages count as one. Raises OSError if the socket died.
 
         They count once more when what was kept of them was read, since it goes on losing them in
         silence until then.
-
-        None says that a default route changed; a number, that the interface with this index lost
-        an IPv4 address or is set down, and its routes may be about to end.
         """
         if self._drops and is_drained(self._socket):
             self._drops = False
             return None
         try:
-            message = await asyncio.get_running_loop().sock_recv(self._socket, 1 << 16)
+            message = await asyncio.get_running_loop().sock_recv(self._socket, _RECEIVE_BYTES)
         except OSError as error:
             if error.errno != errno.ENOBUFS:
                 raise
             self._drops = True
             return None
-        if message[_TYPE] not in _KEPT_OF_LINKS_AND_ADDRESSES:
-            return None
-        (ifindex,) = _IFINDEX.unpack_from(message)
-        return int(ifindex)
+        return _change(message)
+
+
+def _change(message: bytes) -> Change:
+    kind, ifindex, flags, changed = _HEADER.unpack_from(message)
+    if kind in {kinds.RTM_NEWADDR, kinds.RTM_DELADDR}:
+        return AddressChange(_ADDRESS_INDEX.unpack_from(message)[0])
+    if kind != kinds.RTM_NEWLINK:
+        return None
+    told = dict(attributes(message[_ATTRIBUTES_AT:]))
+    master = told.get(_IFLA_MASTER)
+    return LinkChange(
+        ifindex=ifindex,
+        name=told.get(_IFLA_IFNAME, b"").split(b"\0", 1)[0].decode(errors="surrogateescape"),
+        is_down=bool(changed & kinds.IFF_UP and not flags & kinds.IFF_UP),
+        master=None if master is None else _NUMBER.unpack(master)[0],
+    )

@@ -1,25 +1,25 @@
 """Interfaces that a default route leaves by: what the host itself needs to stay reachable.
 
-From the kernel by two route dumps, or from procfs where netlink is off. Only the main table counts:
-tables for policy routing and VRFs are made by the same network plugins whose devices are pooled,
-and a VRF's members are seen as enslaved anyway.
+From the kernel by route dumps, or from procfs where netlink is off. The main table counts, and each
+other table that a rule looks up. A VRF's table does not: its members are seen as enslaved anyway.
 """
 
 from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 
 from agent.host import netlink_wire as wire
 from agent.host import sysfs
+from agent.host.addresses import multipath
+from agent.host.route_rules import MAIN_TABLE
 from agent.records import frozen
 
 _RTM_GETROUTE = 26
 _RTM_GETNEXTHOP = 106
 _RTN_UNICAST = 1
-_RT_TABLE_MAIN = 254
 _RTA_OIF = 4
 _RTA_MULTIPATH = 9
 _RTA_TABLE = 15
@@ -28,7 +28,6 @@ _NHA_ID = 1
 _NHA_GROUP = 2
 _NHA_OIF = 5
 _RTMSG = struct.Struct("=BBBBBBBBI")  # family, dst_len, src_len, tos, table, protocol, scope, type
-_RTNEXTHOP = struct.Struct("=HBBi")  # length, flags, hops, ifindex
 _NHMSG = struct.Struct("=BBBBI")
 _NEXTHOP_GROUP = struct.Struct("=IBBH")  # id, weight, weight's high byte, reserved
 _RTF_UP = 0x1
@@ -36,6 +35,9 @@ _RTF_REJECT = 0x200
 _LOOPBACK = "lo"
 _NO_INTERFACE = "*"  # how IPv4's table writes a black hole
 _ATTEMPTS = 5
+_ASKED_ONE_BY_ONE = 8
+"""Up to so many tables are asked for apart, so that the kernel sends no other's routes."""
+_MAIN_ONLY = frozenset({MAIN_TABLE})
 
 
 @frozen
@@ -55,15 +57,15 @@ def from_procfs(proc: int) -> tuple[str, ...]:
     return tuple(sorted(found - {_LOOPBACK, _NO_INTERFACE}))
 
 
-def from_kernel() -> tuple[str, ...]:
-    """Names, sorted, as this network namespace's kernel tells.
+def from_kernel(tables: Collection[int] = _MAIN_ONLY) -> tuple[str, ...]:
+    """Names, sorted, as this network namespace's kernel tells of the tables in use.
 
     A dump that the table's changes interrupted is made again. Raises OSError where the kernel
     refuses, or the table never comes to rest.
     """
     for attempt in range(_ATTEMPTS):
         try:
-            names = set(_names(_dumped_ifindexes()))
+            names = set(_names(_dumped_ifindexes(tables)))
             return tuple(sorted(names - {_LOOPBACK}))
         except InterruptedError:
             if attempt == _ATTEMPTS - 1:
@@ -71,18 +73,28 @@ def from_kernel() -> tuple[str, ...]:
     return ()
 
 
-def _dumped_ifindexes() -> set[int]:
+def _dumped_ifindexes(tables: Collection[int]) -> set[int]:
     nexthops: Mapping[int, Nexthop] | None = None
     found: set[int] = set()
-    for family in (socket.AF_INET, socket.AF_INET6):
-        header = _RTMSG.pack(family, 0, 0, 0, _RT_TABLE_MAIN, 0, 0, 0, 0)
-        for route in _routes(wire.request(_RTM_GETROUTE, header, dump=True)):
-            ifindexes, nexthop_id = default_route_legs(route)
+    for question in _questions(tables):
+        for route in _routes(question):
+            ifindexes, nexthop_id = default_route_legs(route, tables)
             found.update(ifindexes)
             if nexthop_id is not None and not ifindexes:
                 nexthops = _nexthops() if nexthops is None else nexthops
                 found.update(resolve(nexthop_id, nexthops))
     return found
+
+
+def _questions(tables: Collection[int]) -> Iterator[bytes]:
+    """A dump of each table and family; of all tables at once where they are many."""
+    few = sorted(tables) if len(tables) <= _ASKED_ONE_BY_ONE else [0]
+    for family in (socket.AF_INET, socket.AF_INET6):
+        for table in few:
+            header = _RTMSG.pack(family, 0, 0, 0, 0, 0, 0, 0, 0)
+            if table:
+                header += wire.attribute(_RTA_TABLE, struct.pack("=I", table))
+            yield wire.request(_RTM_GETROUTE, header, dump=True)
 
 
 def _routes(question: bytes) -> Iterator[bytes]:
@@ -91,11 +103,13 @@ def _routes(question: bytes) -> Iterator[bytes]:
         yield from wire.answer(socket.NETLINK_ROUTE, question, strict=True)
 
 
-def default_route_legs(route: bytes) -> tuple[tuple[int, ...], int | None]:
+def default_route_legs(
+    route: bytes, tables: Collection[int] = _MAIN_ONLY
+) -> tuple[tuple[int, ...], int | None]:
     """(interface indexes, nexthop object) of a default route; neither for any other route.
 
     A default route has destination length 0, with or without RTA_DST, is unicast (not unreachable
-    or a black hole) and in the main table. Legs are RTA_OIF or the nexthops of RTA_MULTIPATH.
+    or a black hole) and in one of the tables. Legs are RTA_OIF or the nexthops of RTA_MULTIPATH.
     """
     if len(route) < _RTMSG.size:
         return (), None
@@ -110,10 +124,10 @@ def default_route_legs(route: bytes) -> tuple[tuple[int, ...], int | None]:
         elif attribute == _RTA_OIF:
             ifindexes.append(_u32(value))
         elif attribute == _RTA_MULTIPATH:
-            ifindexes.extend(_multipath(value))
+            ifindexes.extend(multipath(value))
         elif attribute == _RTA_NH_ID:
             nexthop_id = _u32(value)
-    return (tuple(ifindexes), nexthop_id) if table == _RT_TABLE_MAIN else ((), None)
+    return (tuple(ifindexes), nexthop_id) if table in tables else ((), None)
 
 
 def parse_nexthop(message: bytes) -> tuple[int, Nexthop]:
@@ -139,14 +153,6 @@ def _nexthops() -> Mapping[int, Nexthop]:
     header = _NHMSG.pack(socket.AF_UNSPEC, 0, 0, 0, 0)
     question = wire.request(_RTM_GETNEXTHOP, header, dump=True)
     return dict(map(parse_nexthop, wire.answer(socket.NETLINK_ROUTE, question)))
-
-
-def _multipath(value: bytes) -> Iterator[int]:
-    offset = 0
-    while offset + _RTNEXTHOP.size <= len(value):
-        length, _flags, _hops, ifindex = _RTNEXTHOP.unpack_from(value, offset)
-        yield ifindex
-        offset += max((length + 3) & ~3, _RTNEXTHOP.size)
 
 
 def _u32(value: bytes) -> int:

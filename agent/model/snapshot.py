@@ -24,6 +24,13 @@ class Snapshot:
     """Every function and auxiliary device of a known kind, PFs with VFs too, in bus order."""
     default_route_netdevs: tuple[str, ...] = ()
     """Names of interfaces that a default route leaves by, sorted."""
+    addressed_netdevs: tuple[str, ...] = ()
+    """Netdevs of VFs and SFs that have a lasting address which is not link-local, sorted."""
+    routed_netdevs: tuple[str, ...] = ()
+    """Those of them by which a route leaves, sorted: the host uses them for traffic of its own."""
+    masters: tuple[tuple[str, str], ...] = ()
+    """(netdev of a VF or SF, the bond, bridge, team or OVS datapath that it is a port of), sorted.
+    """
     netdev_parents: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """(upper interface, the interfaces below it), sorted: which netdevs a bond or VLAN rests on."""
     bonds: tuple[Netdev, ...] = ()

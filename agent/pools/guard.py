@@ -1,32 +1,62 @@
 """Which functions the host itself uses, and how: they are kept out of pools unless allowed.
 
 Handing the node's uplink to a pod cuts the node off, so the guard errs on the side of keeping. It
-looks at default routes (of the main table, IPv4 and IPv6, multipath too) and, for PFs, at bonds,
-bridges, teams and OVS bridges that they are part of, and at VLANs and the like on top of them.
+looks at default routes (IPv4 and IPv6, multipath too, of each table that a rule uses), at bonds,
+bridges, teams and OVS bridges that a netdev is part of, and at VLANs and the like on top of it. Of
+a VF or SF it looks at addresses and routes of its own too. It does not of a PF: hosts configure
+ports with an address that their pools hand out nevertheless, as the Go plugin does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 
 from agent.model.device import Device, Netdev, Role
 from agent.model.snapshot import Snapshot
+from agent.records import frozen
 
 
 def functions_in_use(snapshot: Snapshot) -> Mapping[str, str]:
     """Device id -> how the host uses it, in one sentence; devices that are free are left out."""
-    below = dict(snapshot.netdev_parents)
-    route_under = _netdevs_under(snapshot.default_route_netdevs, below)
-    reasons = ((d.id, _reason(d, route_under)) for d in snapshot.devices if d.netdevs)
-    return {device_id: reason for device_id, reason in reasons if reason}
+    host = _host(snapshot)
+    reasons = ((d.id, _reason(d, host)) for d in snapshot.devices if d.netdevs)
+    found = {device_id: reason for device_id, reason in reasons if reason}
+    for device in snapshot.devices if found else ():
+        if device.role is Role.SF and device.pf_address and device.id in found:
+            found.setdefault(device.pf_address, f"its sub-function {found[device.id]}")
+    return found
 
 
-def _netdevs_under(
-    tops: tuple[str, ...], below: Mapping[str, tuple[str, ...]]
-) -> Mapping[str, str]:
+@frozen
+class _Host:
+    """What the host has put on its interfaces, by name."""
+
+    default_route: Mapping[str, str]
+    """Netdev -> the interface with a default route that it is or carries."""
+    uppers: Mapping[str, tuple[str, ...]]
+    masters: Mapping[str, str]
+    routed: frozenset[str]
+    """Netdevs with an address and a route of their own."""
+
+
+def _host(snapshot: Snapshot) -> _Host:
+    uppers: defaultdict[str, list[str]] = defaultdict(list)
+    for upper, lowers in snapshot.netdev_parents:
+        for lower in lowers:
+            uppers[lower].append(upper)
+    return _Host(
+        _netdevs_under(snapshot.default_route_netdevs, dict(snapshot.netdev_parents)),
+        {lower: tuple(found) for lower, found in uppers.items()},
+        dict(snapshot.masters),
+        frozenset(snapshot.routed_netdevs),
+    )
+
+
+def _netdevs_under(tops: Iterable[str], below: Mapping[str, tuple[str, ...]]) -> Mapping[str, str]:
     """Netdev name -> the default-route interface that it is or carries, through any stacking."""
     found: dict[str, str] = {}
-    pending = [(top, top) for top in reversed(tops)]
+    pending = [(top, top) for top in reversed(tuple(tops))]
     while pending:
         name, top = pending.pop()
         if name not in found:
@@ -35,21 +65,25 @@ def _netdevs_under(
     return found
 
 
-def _reason(device: Device, route_under: Mapping[str, str]) -> str:
+def _reason(device: Device, host: _Host) -> str:
     for netdev in device.netdevs:
-        top = route_under.get(netdev.name)
-        if top == netdev.name:
-            return f"{netdev.name} carries the default route"
+        name = netdev.name
+        top = host.default_route.get(name)
+        if top == name:
+            return f"{name} carries the default route"
         if top is not None:
-            return f"{netdev.name} carries {top}, which has the default route"
-        if device.role is Role.PF and (use := _stacking(netdev)):
+            return f"{name} carries {top}, which has the default route"
+        if use := _stacking(netdev, host):
             return use
+        if name in host.routed and device.role is not Role.PF:
+            return f"{name} has an address and a route of its own"
     return ""
 
 
-def _stacking(netdev: Netdev) -> str:
-    if netdev.master:
-        return f"{netdev.name} is part of {netdev.master}"
-    if netdev.uppers:
-        return f"{netdev.name} carries {', '.join(netdev.uppers)}"
+def _stacking(netdev: Netdev, host: _Host) -> str:
+    name = netdev.name
+    if master := netdev.master or host.masters.get(name):
+        return f"{name} is part of {master}"
+    if uppers := netdev.uppers or host.uppers.get(name):
+        return f"{name} carries {', '.join(uppers)}"
     return ""

@@ -135,6 +135,31 @@ def test_a_default_route_that_ends_with_its_address_or_its_link_lets_its_leg_in_
             kubelet.wait_for(lambda k: k.allocatable(NET) == (PF,), end)
 
 
+def test_a_vf_that_the_host_begins_to_use_leaves_its_pool_at_once_and_comes_back(
+    namespace: NetNamespace, host: HostBuilder, config: ConfigFile, kubelet: Kubelet
+) -> None:
+    host.pf(PF, "ens1f0", vfs=2)
+    used, free = host.vfs(PF)
+    namespace.veth("ens1f0v0", "far1")
+    namespace.ip("link add br0 type bridge")
+    config.write(pool("net", pfNames=["ens1f0"]))
+    with agent_at_root(namespace, host, config.path, "--rescan-seconds", "0") as agent:
+        kubelet.wait_for(lambda k: k.allocatable(NET) == (used, free))
+        agent.wait_for("netlink.open")
+        namespace.ip("addr add 10.0.0.1/24 dev ens1f0v0")
+        kubelet.wait_for(lambda k: k.allocatable(NET) == (free,), "an address and a route")
+        namespace.ip("addr del 10.0.0.1/24 dev ens1f0v0")
+        kubelet.wait_for(lambda k: k.allocatable(NET) == (used, free), "none any more")
+        host.enslave("ens1f0v0", "br0")
+        namespace.ip("link set ens1f0v0 master br0")
+        kubelet.wait_for(lambda k: k.allocatable(NET) == (free,), "part of a bridge")
+        net = host.root / "sys/class/net"
+        for link in ("ens1f0v0/master", "ens1f0v0/upper_br0", "br0/lower_ens1f0v0"):
+            (net / link).unlink()
+        namespace.ip("link set ens1f0v0 nomaster")
+        kubelet.wait_for(lambda k: k.allocatable(NET) == (used, free), "of none")
+
+
 def test_discover_names_the_reason_on_a_node_of_its_own(
     namespace: NetNamespace, host: HostBuilder
 ) -> None:

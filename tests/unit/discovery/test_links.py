@@ -15,6 +15,7 @@ import pytest
 from agent.bus import Bus
 from agent.discovery.links import LinkMonitor, carriers
 from agent.host.netlink import Netlink
+from agent.host.uevents import Uevent
 from agent.model.device import Device, Netdev
 from agent.model.events import HostHint, LinksChanged, SnapshotTaken
 from agent.model.link import LinkFact
@@ -80,6 +81,7 @@ def following(
     *devices: Device,
     opened: bool = True,
     root: Path = Path("/nowhere"),
+    known: tuple[str, ...] | None = None,
 ) -> T:
     """Run ``work`` beside a monitor, in a namespace with the cables pf0-peer0 and pf1-peer1."""
 
@@ -93,8 +95,8 @@ def following(
         try:
             async with asyncio.timeout(PATIENCE_S):
                 if opened:
-                    known = [d.pf_name or "" for d in devices]
-                    await follower.until(lambda: all(follower.fact(n) for n in known))
+                    names = known or [d.pf_name or "" for d in devices]
+                    await follower.until(lambda: all(follower.fact(n) for n in names))
                     await follower.until(lambda: "netlink" in follower.hints)
                     follower.hints.clear()
                 return await work(follower)
@@ -333,6 +335,78 @@ def test_another_interface_that_goes_down_says_nothing_of_routes() -> None:
         return at.hints.count("route")
 
     assert following(work, PF0) == 1
+
+
+VF0 = vf("0000:3b:02.0", PF0, 0, netdevs=(Netdev("pf1"),))
+"""A VF whose netdev is the cable pf1."""
+
+
+@pytest.mark.root
+@needs_root
+def test_a_vf_that_joins_or_leaves_a_bridge_is_a_reason_to_scan_and_is_named() -> None:
+    async def work(at: Follower) -> list[frozenset[str] | None]:
+        ip("link add br0 type bridge", "link set pf1 master br0")
+        await at.until(lambda: ("route", frozenset({VF0.id})) in at.touched)
+        joined = attrs.evolve(host(PF0, VF0), masters=(("pf1", "br0"),))
+        at.bus.publish(SnapshotTaken(joined, settled=True))
+        at.touched.clear()
+        ip("link set pf1 nomaster")
+        await at.until(lambda: ("route", frozenset({VF0.id})) in at.touched)
+        return [touched for _, touched in at.touched]
+
+    assert frozenset({VF0.id}) in following(work, PF0, VF0, known=("pf0",))
+
+
+@pytest.mark.root
+@needs_root
+def test_news_of_a_vf_whose_bridge_the_scan_saw_already_are_no_reason_to_scan() -> None:
+    async def work(at: Follower) -> list[str]:
+        ip("link add br0 type bridge", "link set pf1 master br0")
+        await at.until(lambda: "route" in at.hints)
+        joined = attrs.evolve(host(PF0, VF0), masters=(("pf1", "br0"),))
+        at.bus.publish(SnapshotTaken(joined, settled=True))
+        await at.until(lambda: at.monitor._watched[1])
+        at.hints.clear()
+        ip("link set pf1 alias port", "link set pf1 mtu 1400", "link set peer0 down")
+        await at.until(lambda: at.carrier() is False)
+        return at.hints
+
+    assert following(work, PF0, VF0, known=("pf0",)) == []
+
+
+@pytest.mark.root
+@needs_root
+def test_an_address_of_a_vf_and_a_route_by_it_are_reasons_to_scan() -> None:
+    async def work(at: Follower) -> bool:
+        ip("addr add 192.0.2.1/32 dev pf1")
+        await at.until(lambda: "route" in at.hints)
+        addressed = attrs.evolve(host(PF0, VF0), addressed_netdevs=("pf1",))
+        at.bus.publish(SnapshotTaken(addressed, settled=True))
+        for command in ("route add 10.0.0.0/8 dev pf1", "link set pf1 down"):
+            at.hints.clear()
+            ip(command)
+            await at.until(lambda: "route" in at.hints)
+        return True
+
+    assert following(work, PF0, VF0, known=("pf0",))
+
+
+@pytest.mark.root
+@needs_root
+def test_a_vlan_on_top_of_a_vf_is_a_reason_to_scan_though_it_is_linked_late(
+    tmp_path: Path,
+) -> None:
+    vlan = tmp_path / "sys/class/net/vlan7"
+
+    async def work(at: Follower) -> list[str]:
+        event = Uevent("add", "/devices/virtual/net/vlan7", "net")
+        at.monitor._take_uevent(event)
+        assert at.hints == []
+        (vlan / "lower_pf1").mkdir(parents=True)
+        await at.until(lambda: at.hints)
+        return at.hints
+
+    assert following(work, PF0, VF0, known=("pf0",), root=tmp_path) == ["uevent"]
 
 
 @pytest.mark.root

@@ -146,6 +146,23 @@ def test_default_routes_come_from_procfs_without_netlink(host: HostBuilder) -> N
     assert scan(host.roots).default_route_netdevs == ("ens1",)
 
 
+def test_of_a_vf_that_is_part_of_a_bond_or_carries_a_vlan_the_scan_tells(
+    host: HostBuilder,
+) -> None:
+    host.enslave("ens1v0", "bond1")
+    host.stack("ens1v0", "ens1v0.7")
+    snapshot = scan(host.roots)
+    assert snapshot.masters == (("ens1v0", "bond1"),)
+    assert snapshot.netdev_parents == (("bond1", ("ens1v0",)), ("ens1v0.7", ("ens1v0",)))
+
+
+def test_of_vfs_an_address_with_its_route_is_told_and_of_pfs_it_is_not(host: HostBuilder) -> None:
+    lines = [f"{name}\t000200C0\t00000000\t0001\t0\t0\t0\t00FFFFFF" for name in ("ens1", "ens1v0")]
+    host.write(host.root / "proc/net/route", "\n".join(["Iface", *lines]))
+    snapshot = scan(host.roots)
+    assert (snapshot.addressed_netdevs, snapshot.routed_netdevs) == (("ens1v0",), ("ens1v0",))
+
+
 def test_this_machines_own_functions_are_read_with_and_without_netlink() -> None:
     needs = frozenset({devlink.DDP, devlink.ENABLE_RDMA})
     snapshot = scan(Roots(), netlink=True, needs=needs)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.discovery.uevents import is_relevant, touched_by
+from agent.discovery.uevents import is_relevant, may_become_relevant, touched_by
 from agent.host.uevents import Uevent
 from agent.model.snapshot import Snapshot
 from agent.roots import Roots
@@ -124,3 +124,19 @@ def test_an_event_without_a_function_in_its_path_may_mean_anything(
     path: str, subsystem: str
 ) -> None:
     assert touched_by(Uevent("add", f"/devices/virtual/{path}", subsystem)) is None
+
+
+@pytest.mark.parametrize(
+    ("event", "is_awaited"),
+    [
+        (net("add", "vlan7"), True),
+        (net("remove", "vlan7"), False),
+        (Uevent("add", f"{PCI}/net/pf0", "net"), False),
+        (Uevent("add", "/devices/virtual/net/vlan7/queues/rx-0", "queues"), False),
+    ],
+)
+def test_only_a_virtual_interface_that_was_made_may_yet_be_put_on_another(
+    event: Uevent,
+    is_awaited: bool,  # noqa: FBT001
+) -> None:
+    assert may_become_relevant(event) is is_awaited

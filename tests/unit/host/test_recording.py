@@ -111,6 +111,18 @@ def test_mac_addresses_come_only_with_the_flag(host: HostBuilder) -> None:
     assert with_macs[path].content == b"aa:bb:cc:dd:ee:ff\n"
 
 
+def test_the_hosts_use_of_a_vf_is_seen_in_the_recording(host: HostBuilder, tmp_path: Path) -> None:
+    host.pf(PF, "ens1f0", vfs=2)
+    host.enslave("ens1f0v0", "bond1")
+    line = "ens1f0v1\t0007000A\t00000000\t0001\t0\t0\t0\t00FFFFFF"
+    host.write(host.root / "proc/net/route", f"Iface\n{line}")
+    content = packed(host.roots)
+    shown = seen(replayed(content, tmp_path))
+    assert shown.masters == (("ens1f0v0", "bond1"),)
+    assert shown.routed_netdevs == ("ens1f0v1",)
+    assert "0007000A" not in everything(content)
+
+
 def test_names_and_switch_ids_made_from_addresses_are_numbers(
     host: HostBuilder, tmp_path: Path
 ) -> None:

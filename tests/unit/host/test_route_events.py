@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import pytest
 
-from agent.host.route_events import DefaultRouteEvents
+from agent.host.route_events import AddressChange, Change, DefaultRouteEvents, LinkChange
 from tests.support.inside import in_own_network, ip, needs_root
 
 pytestmark = [pytest.mark.root, needs_root]
@@ -90,14 +90,14 @@ def test_other_routes_never_reach_the_process() -> None:
 def test_an_interface_whose_default_route_ends_in_silence_is_named(command: str) -> None:
     """The kernel says nothing of the IPv4 routes that go with an address or an interface."""
 
-    async def work(routes: DefaultRouteEvents) -> tuple[int | None, int]:
+    async def work(routes: DefaultRouteEvents) -> tuple[int, int]:
         ip("route add default via 192.0.2.9")
         assert await routes.changed() is None
         ip(command)
         named = await routes.changed()
         while named is None:  # IPv6 routes of length 0, where the kernel tells of them
             named = await routes.changed()
-        return named, socket.if_nametoindex("eno1")
+        return named.ifindex, socket.if_nametoindex("eno1")
 
     named, ifindex = on_routes(work)
     assert named == ifindex
@@ -108,16 +108,86 @@ def test_other_news_of_links_and_addresses_never_reach_the_process() -> None:
         ip(
             "link set eno1 mtu 1400",
             "link set eno1 alias uplink",
-            "addr add 192.0.2.2/24 dev eno1",
-            "link set eno2 name eno3",
+            "addr add 169.254.7.7/16 dev eno1 scope link",
+            "link set peer2 name peer3",
         )
         return is_quiet(routes)
 
     assert on_routes(work)
 
 
+@pytest.mark.parametrize("address", ["192.0.2.2/24", "2001:db8::1/64"])
+def test_an_address_that_comes_or_goes_names_its_interface(address: str) -> None:
+    async def work(routes: DefaultRouteEvents) -> list[Change]:
+        ip(f"addr add {address} dev eno1 nodad")
+        came = await routes.changed()
+        ip(f"addr del {address} dev eno1")
+        return [came, await routes.changed()]
+
+    ifindex, changes = on_routes(lambda routes: named("eno1", work(routes)))
+    assert changes == [AddressChange(ifindex)] * 2
+
+
+async def named(
+    name: str, work: Coroutine[object, object, list[Change]]
+) -> tuple[int, list[Change]]:
+    """The ifindex of an interface in the namespace, and what ``work`` comes to."""
+    changes = await work
+    return socket.if_nametoindex(name), changes
+
+
+async def change_of(name: str, routes: DefaultRouteEvents, *, is_port: bool) -> LinkChange:
+    """The next change that tells of an interface as a port, or as none."""
+    while True:
+        change = await routes.changed()
+        if not isinstance(change, LinkChange) or change.name != name:
+            continue
+        if (change.master is not None) is is_port:
+            return change
+
+
+def test_a_port_that_joins_a_bridge_is_named_with_its_master() -> None:
+    async def work(routes: DefaultRouteEvents) -> tuple[LinkChange, int, int]:
+        ip("link add br0 type bridge", "link set eno1 master br0")
+        change = await change_of("eno1", routes, is_port=True)
+        return change, socket.if_nametoindex("eno1"), socket.if_nametoindex("br0")
+
+    change, port, bridge = on_routes(work)
+    assert (change.ifindex, change.master) == (port, bridge)
+
+
+def test_a_port_that_leaves_its_bridge_is_named_if_it_is_watched() -> None:
+    async def work(routes: DefaultRouteEvents) -> LinkChange:
+        ip("link add br0 type bridge", "link set eno1 master br0")
+        await change_of("eno1", routes, is_port=True)
+        routes.watch((), [socket.if_nametoindex("eno1")])
+        ip("link set eno1 nomaster")
+        return await change_of("eno1", routes, is_port=False)
+
+    assert not on_routes(work).is_down
+
+
+def test_routes_of_a_watched_interface_reach_the_process_and_no_others() -> None:
+    async def work(routes: DefaultRouteEvents) -> tuple[Change, bool]:
+        routes.watch([socket.if_nametoindex("eno2")], ())
+        ip("route add 10.1.0.0/16 dev eno1", "route add 10.2.0.0/16 dev eno2")
+        return await routes.changed(), is_quiet(routes)
+
+    assert on_routes(work) == (None, True)
+
+
+@pytest.mark.parametrize("watched", [range(1, 90), range(1, 5000)])
+def test_many_interfaces_can_be_watched(watched: range) -> None:
+    async def work(routes: DefaultRouteEvents) -> Change:
+        routes.watch(watched, watched)
+        ip("route add 10.2.0.0/16 dev eno2")
+        return await routes.changed()
+
+    assert on_routes(work) is None
+
+
 def test_lost_messages_count_as_a_change_and_so_does_the_end_of_the_loss() -> None:
-    async def work(routes: DefaultRouteEvents) -> tuple[int | None, bool]:
+    async def work(routes: DefaultRouteEvents) -> tuple[Change, bool]:
         routes._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 0)
         ip(*("route add default dev eno1", "route del default") * 100)
         assert await routes.changed() is None

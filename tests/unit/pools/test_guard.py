@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from agent.model.device import Device, Netdev
@@ -102,8 +104,11 @@ def test_sub_functions_of_the_uplink_pf_stay_allowed() -> None:
 
 def test_a_sub_function_that_carries_the_default_route_itself_is_guarded() -> None:
     sub = sf(ENS1, 1, netdevs=(Netdev("ens1s1"),))
-    used = functions_in_use(node(ENS1, sub, routes=("ens1s1",)))
-    assert used == {sub.id: "ens1s1 carries the default route"}
+    used = functions_in_use(node(ENS1, ENS2, sub, routes=("ens1s1",)))
+    assert used == {
+        sub.id: "ens1s1 carries the default route",
+        ENS1.id: "its sub-function ens1s1 carries the default route",
+    }
 
 
 @pytest.mark.parametrize("master", ["bond0", "br0", "team0", "ovs-system"])
@@ -117,10 +122,57 @@ def test_a_pf_that_carries_vlans_is_in_use_without_any_route() -> None:
     assert functions_in_use(node(carrier)) == {ENS1.id: "ens1 carries vlan5, vlan6"}
 
 
-def test_a_vf_in_a_bond_without_the_default_route_is_not_in_use() -> None:
-    uplink = pf("0000:3b:00.0", "pf0", num_vfs=1)
-    bonded = vf("0000:3b:02.0", uplink, 0, netdevs=(Netdev("v0", master="bond0"),))
-    assert functions_in_use(node(uplink, bonded)) == {}
+UPLINK = pf("0000:5e:00.0", "pf0", num_vfs=2)
+USED = vf("0000:5e:02.0", UPLINK, 0, netdevs=(Netdev("v0"),))
+FREE = vf("0000:5e:02.1", UPLINK, 1, netdevs=(Netdev("v1"),))
+SUB = sf(ENS1, 1, netdevs=(Netdev("s0"),))
+SFS = pool("sf", {"auxTypes": ["sf"]}, deviceType="auxNetDevice")
+
+
+@pytest.mark.parametrize(
+    ("facts", "how"),
+    [
+        ({"netdev_parents": (("bond1", ("v0",)),), "masters": (("v0", "bond1"),)}, "part of bond1"),
+        ({"netdev_parents": (("v0.7", ("v0",)),)}, "carries v0.7"),
+        ({"routed_netdevs": ("v0",)}, "has an address and a route of its own"),
+    ],
+    ids=["bond", "VLAN", "address and route"],
+)
+def test_a_vf_that_the_host_uses_is_kept_out_with_the_reason(
+    facts: dict[str, Any], how: str
+) -> None:
+    host = Snapshot(devices=(UPLINK, USED, FREE), **facts)
+    pools = assigned(host, pool("vf", {"pfNames": ["pf0"]}))
+    assert members(pools) == {"vf": [FREE.id]}
+    assert how in pools.in_use[USED.id]
+    allowed = assigned(host, pool("vf", {"pfNames": ["pf0"]}, allowInUse=True))
+    assert members(allowed) == {"vf": [USED.id, FREE.id]}
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"netdev_parents": (("br0", ("s0",)),), "masters": (("s0", "br0"),)},
+        {"netdev_parents": (("s0.7", ("s0",)),)},
+        {"routed_netdevs": ("s0",)},
+    ],
+    ids=["bridge", "VLAN", "address and route"],
+)
+def test_a_sub_function_that_the_host_uses_is_kept_out_and_so_is_its_pf(
+    facts: dict[str, Any],
+) -> None:
+    host = Snapshot(devices=(ENS1, SUB), **facts)
+    assert members(assigned(host, SFS, pool("pf"))) == {"sf": [], "pf": []}
+
+
+def test_a_pf_with_an_address_and_a_route_but_no_default_route_is_a_device() -> None:
+    host = Snapshot(devices=(ENS1,), addressed_netdevs=("ens1",), routed_netdevs=("ens1",))
+    assert members(assigned(host, pool("pf"))) == {"pf": [ENS1.id]}
+
+
+def test_an_address_without_a_route_is_no_use() -> None:
+    host = Snapshot(devices=(UPLINK, USED), addressed_netdevs=("v0",))
+    assert members(assigned(host, pool("vf"))) == {"vf": [USED.id]}
 
 
 def test_any_netdev_of_a_function_with_several_ports_guards_it() -> None:
