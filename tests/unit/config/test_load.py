@@ -455,9 +455,11 @@ def test_the_printed_form_of_a_v2_layout_loads_without_a_word() -> None:
         ("intel.com/b", ["pciAddresses", "drivers"]),
         ("x.org/c", ["rootDevices", "drivers"]),
         ("intel.com/e", ["pciAddresses"]),
+        ("intel.com/f", ["pciAddresses"]),
     ]
-    assert modern.config.pools[-1].kind is Kind.ACCELERATOR
-    assert modern.config.pools[-1].exclude_topology
+    assert modern.config.pools[-2].kind is Kind.ACCELERATOR
+    assert modern.config.pools[-2].exclude_topology
+    assert loaded.errors[-1].message.endswith("(its additionalInfo is not shown below: keep it)")
 
 
 @pytest.mark.parametrize(
