@@ -28,7 +28,7 @@ def pool_as_json(pool: PoolConfig) -> dict[str, Any]:
     written["selectors"] = objects[0] if len(objects) == 1 else objects
     if pool.exclude_topology:
         written["excludeTopology"] = True
-    if pool.additional_info:
+    if pool.additional_info is not None:
         written["additionalInfo"] = {k: dict(v) for k, v in pool.additional_info.items()}
     if pool.health != HealthPolicy():
         written["health"] = {

@@ -235,13 +235,13 @@ class _Pool:
                 policy = attrs.evolve(policy, recovery_hold_s=seconds)
         return policy
 
-    def additional_info(self) -> dict[str, dict[str, str]]:
+    def additional_info(self) -> dict[str, dict[str, str]] | None:
         at = self.entries.get("additionalInfo")
         if at is None:
-            return {}
+            return None
         if not isinstance(at.value, Object):
             self.findings.error(at, "wanted an object of objects")
-            return {}
+            return None
         info: dict[str, dict[str, str]] = {}
         for member in at.value.members:
             device, values = self.info_device(at.member(member), member.key), at.member(member)
@@ -278,7 +278,9 @@ class _Pool:
             value = member.node.value
             if isinstance(value, str):
                 values[member.key] = value
-            elif value is not None:
+            elif value is None:
+                values[member.key] = ""
+            else:
                 self.findings.error(at.member(member), "wanted a string")
         return values
 

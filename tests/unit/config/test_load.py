@@ -104,7 +104,7 @@ def test_empty_lists_nulls_and_false_filter_nothing() -> None:
     assert pool_of(one(selectors=selectors)).selectors == (VENDOR,)
 
 
-def test_null_is_absent_everywhere() -> None:
+def test_null_is_absent_but_for_a_value_of_additional_info_where_it_is_empty_as_in_go() -> None:
     pool = pool_of(
         one(
             resourcePrefix=None,
@@ -117,7 +117,7 @@ def test_null_is_absent_everywhere() -> None:
         )
     )
     assert pool == PoolConfig(
-        "intel.com", "r", selectors=(VENDOR,), additional_info={"0000:86:00.0": {}}
+        "intel.com", "r", selectors=(VENDOR,), additional_info={"0000:86:00.0": {"a": ""}}
     )
 
 
