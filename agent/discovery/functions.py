@@ -286,8 +286,9 @@ def _infiniband(
 ) -> tuple[InfinibandPort, ...]:
     if not devices:
         return ()
-    by_class = pci_class >> 8 == _INFINIBAND_CLASS
-    is_infiniband = by_class or any(n.link_type == "infiniband" for n in netdevs)
+    is_infiniband = any(n.link_type == "infiniband" for n in netdevs)
+    if not netdevs:  # without IPoIB the class tells
+        is_infiniband = pci_class >> 8 == _INFINIBAND_CLASS
     return tuple(rdma.infiniband_ports(folder, devices, is_infiniband=is_infiniband))
 
 

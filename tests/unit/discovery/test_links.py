@@ -559,13 +559,14 @@ def test_another_interface_that_has_a_pfs_name_now_says_nothing_of_the_pf() -> N
         known = numbered("pf0")
         at.bus.publish(SnapshotTaken(host(known), settled=True))
         await at.until(lambda: at.fact("pf0"))
-        ip("link set pf0 name eno1", "link set pf1 name pf0", "link set peer1 down")
-        await at.until(lambda: at.fact("eno1"))
+        ip("link set pf0 name eno1", "link set pf1 name pf0", "link set pf0 mtu 1400")
+        ip("link set peer0 down")
+        await at.until(lambda: at.carrier("eno1") is False)
         newest = at.monitor.links.newest(known.netdev)
         assert newest is not None
         return newest.carrier, newest.name
 
-    assert following(work, opened=False, root=Path("/")) == (True, "eno1")
+    assert following(work, opened=False, root=Path("/")) == (False, "eno1")
 
 
 @pytest.mark.root
