@@ -553,24 +553,6 @@ def test_two_pfs_that_swap_names_are_each_known_by_number_on_this_machines_own_r
 
 @pytest.mark.root
 @needs_root
-def test_another_interface_that_has_a_pfs_name_now_says_nothing_of_the_pf() -> None:
-    async def work(at: Follower) -> tuple[bool | None, str]:
-        await at.until(lambda: "netlink" in at.hints)
-        known = numbered("pf0")
-        at.bus.publish(SnapshotTaken(host(known), settled=True))
-        await at.until(lambda: at.fact("pf0"))
-        ip("link set pf0 name eno1", "link set pf1 name pf0", "link set pf0 mtu 1400")
-        ip("link set peer0 down")
-        await at.until(lambda: at.carrier("eno1") is False)
-        newest = at.monitor.links.newest(known.netdev)
-        assert newest is not None
-        return newest.carrier, newest.name
-
-    assert following(work, opened=False, root=Path("/")) == (False, "eno1")
-
-
-@pytest.mark.root
-@needs_root
 def test_an_alternative_name_that_comes_or_goes_is_a_reason_to_scan_its_function() -> None:
     async def work(at: Follower) -> list[tuple[str, frozenset[str] | None]]:
         ip("link property add dev pf0 altname sriov1")

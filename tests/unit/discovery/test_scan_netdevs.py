@@ -178,10 +178,10 @@ def test_a_netdev_that_was_renamed_meanwhile_is_not_read_as_the_one_that_has_its
     host: HostBuilder,
 ) -> None:
     """The class says another interface has the name; the folder below the function is its own."""
-    host.pf("0000:3b:00.0", "ens1")
-    host.pf("0000:5e:00.0", "ens2")
+    host.pf("0000:8a:00.0", "ens8")
+    host.pf("0000:8b:00.0", "ens9")
     net = host.root / "sys/class/net"
-    (net / "ens1").unlink()
-    host.link(net / "ens1", (net / "ens2").resolve())
-    ifindex = int((host.folder("0000:3b:00.0") / "net/ens1/ifindex").read_text())
-    assert scan(host.roots).by_id["0000:3b:00.0"].netdevs[0].ifindex == ifindex
+    (net / "ens8").unlink()
+    host.link(net / "ens8", (net / "ens9").resolve())
+    ifindex = int((host.folder("0000:8a:00.0") / "net/ens8/ifindex").read_text())
+    assert scan(host.roots).by_id["0000:8a:00.0"].netdevs[0].ifindex == ifindex
