@@ -639,6 +639,16 @@ def test_an_object_that_matches_nothing_leaves_the_other_objects_of_its_pool() -
     )
 
 
+def test_a_misspelt_vdpa_type_makes_its_object_match_nothing() -> None:
+    loaded = one(selectors=[{"vdpaType": "vhots"}, {"vendors": ["8086"]}])
+    assert loaded.config is not None
+    dead, alive = loaded.config.pools[0].selectors
+    assert alive == VENDOR
+    assert (dead.criteria, dead.vdpa_type) == ((Criterion("vdpaType", ""),), "")
+    assert {p.severity for p in loaded.problems} == {Severity.WARNING}
+    assert one(selectors={"vdpaType": "vhots"}).refused == (RefusedPool(0, "intel.com/r"),)
+
+
 def test_a_key_of_additional_info_that_names_no_device_leaves_the_pool_working() -> None:
     loaded = one(additionalInfo={"*": {"a": "1"}, "ens1f0": {"b": "2"}})
     assert loaded.config is not None
