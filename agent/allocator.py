@@ -7,10 +7,9 @@ from collections.abc import Callable
 
 import attrs
 
-from agent import logs
+from agent import blocking, logs
 from agent.bus import Bus
 from agent.config.schema import AllocationPolicy
-from agent.discovery.monitor import in_daemon_thread
 from agent.errors import DeviceNotUsableError, UnknownDeviceError
 from agent.export.cdi import annotation_key, has_cdi_entry, qualified_name
 from agent.export.device_info import write_device_info
@@ -28,8 +27,6 @@ from agent.told import shown
 
 FRESH_WITHIN_S = 0.5
 """How long Allocate waits for facts read anew before it takes those of the last scan."""
-HANGING_AT_MOST = 4
-"""Reads that may hang in a driver at once: each holds a thread, and the next would hang as well."""
 
 
 class Allocator:
@@ -54,8 +51,6 @@ class Allocator:
         self._bus = bus
         self._pools = pools
         self._reread = reread
-        self._reading: set[object] = set()
-        """Reads under way; threads take themselves out."""
         self._cdi = cdi
         self._specs = specs or CdiSpecs(roots, on=cdi is not None)
         self._policy = policy
@@ -116,21 +111,11 @@ class Allocator:
 
     async def _read_again(self, devices: tuple[Device, ...]) -> tuple[Device, ...] | None:
         """The devices that are there, as they are now; None where that cannot be known soon."""
-        if len(self._reading) >= HANGING_AT_MOST:
-            return None
-        this = object()
-
-        def read() -> tuple[Device, ...]:
-            try:
-                return self._reread(devices)
-            finally:
-                self._reading.discard(this)
-
-        self._reading.add(this)
         try:
-            async with asyncio.timeout(FRESH_WITHIN_S):
-                return await in_daemon_thread(read)
-        except (TimeoutError, OSError):  # the latter where the process has run out of something
+            return await blocking.call(
+                "reread", "", lambda: self._reread(devices), limit_s=FRESH_WITHIN_S
+            )
+        except OSError:  # it hangs, or the process has run out of something
             return None
 
     def _check(self, members: tuple[Member, ...], pools: Pools) -> None:

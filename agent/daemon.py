@@ -15,7 +15,7 @@ import time
 from collections.abc import Coroutine, Iterator
 from typing import TYPE_CHECKING
 
-from agent import __version__, logs
+from agent import __version__, blocking, logs
 from agent.allocator import Allocator
 from agent.bus import Bus
 from agent.config.keeper import ConfigChanged, ConfigKeeper
@@ -29,7 +29,6 @@ from agent.discovery.tree import follow_tree
 from agent.export.leftovers import remove_leftover_drafts
 from agent.export.specs import CdiSpecs
 from agent.host import devlink
-from agent.host.altnames import ALTNAMES
 from agent.kubelet.podresources import (
     ANSWER_LIMIT_S,
     Holdings,
@@ -53,12 +52,15 @@ from agent.stop_signals import STOP_SIGNALS, received_early
 from agent.tasks import together
 
 if TYPE_CHECKING:
-    from agent.standing.state import AgentState
+    from agent.standing.state import AgentState, ScanStanding
 
 FIRST_HOLDERS_WITHIN_S = 0.5
 """How long the first lists wait for kubelet to tell who holds what."""
 NETLINK_AFTER_S = 1.0
 """When netlink is loaded at the latest; before, as soon as kubelet has its lists."""
+
+STOP_WITHIN_S = 1.5
+"""How long the agent takes to stop at most; the limits of all parts together are less."""
 
 
 async def run_agent(options: RunOptions, stop: asyncio.Event | None = None) -> None:
@@ -89,6 +91,7 @@ def _stop_on_signals(stop: asyncio.Event) -> asyncio.Event:
     def ask(number: signal.Signals) -> None:
         if not stop.is_set():
             logs.emit("agent.stopping", reason=number.name)
+            loop.call_later(STOP_WITHIN_S, _end_process)
         stop.set()
 
     loop = asyncio.get_running_loop()
@@ -97,6 +100,13 @@ def _stop_on_signals(stop: asyncio.Event) -> asyncio.Event:
     if early := received_early():
         ask(early)
     return stop
+
+
+def _end_process() -> None:
+    """Leave undone what does not end: a hanging file system must not hold up the process."""
+    logs.emit("agent.stopped_late", limit_s=STOP_WITHIN_S)
+    logs.flush()
+    os._exit(0)
 
 
 class Daemon:
@@ -148,7 +158,7 @@ class Daemon:
 
     def state(self) -> AgentState:
         """Everything that the agent knows now, as one value."""
-        from agent.standing.state import AgentState, ScanStanding  # noqa: PLC0415 - not at the start
+        from agent.standing.state import AgentState  # noqa: PLC0415 - not at the start
 
         parts = (self.reconciler.pools, self.reconciler.outlooks) if self.fleet else (Pools(), {})
         links = self.links
@@ -166,19 +176,26 @@ class Daemon:
             pools=parts[0],
             outlooks=parts[1],
             servers=self.fleet.state() if self.fleet else (),
-            scan=ScanStanding(self.monitor.scans, self._scan_s, self.monitor.stalled_s),
+            scan=self._scan_standing(),
+            hanging=tuple(h.path for h in blocking.hanging()),
+            lines_dropped=logs.dropped(),
             links=links.links if links else Links(),
             netlink=("open" if links.is_open else "closed") if links else "off",
             overruns=links.overruns if links else 0,
             changed_at=self.services.dates.changed_at,
         )
 
+    def _scan_standing(self) -> ScanStanding:
+        from agent.standing.state import ScanStanding  # noqa: PLC0415 - not at the start
+
+        monitor = self.monitor
+        return ScanStanding(monitor.scans, self._scan_s, monitor.stalled_s, monitor.failing)
+
     def _reread(self, devices: tuple[Device, ...]) -> tuple[Device, ...]:
         return reread(self.options.roots, devices, self._scanner.rdma)
 
     async def run(self) -> None:
         """The whole life of the agent, until it is asked to stop."""
-        await self.config.start()
         async with asyncio.TaskGroup() as tasks:
             life = tasks.create_task(self._live(tasks), name="life")
             await self._stop.wait()
@@ -187,10 +204,11 @@ class Daemon:
     async def _live(self, tasks: asyncio.TaskGroup) -> None:
         """Tell the first lists, then follow the host until cancelled."""
         roots = self.options.roots
-        with KubeletWatch(roots, self.bus) as kubelet:
+        async with KubeletWatch(roots, self.bus) as kubelet:
             watching = tasks.create_task(kubelet.run(), name="kubelet")
             showing = tasks.create_task(self.services.run(), name="services")
             try:
+                await self.config.start()
                 with self.locks:
                     await self._serve(tasks)
             finally:
@@ -199,7 +217,7 @@ class Daemon:
 
     async def _serve(self, tasks: asyncio.TaskGroup) -> None:
         roots = self.options.roots
-        remove_leftover_drafts(roots)
+        await remove_leftover_drafts(roots)
         fleet = Fleet(roots, self.allocator, self.bus, tasks, self.options.registration)
         self.reconciler = Reconciler(self.bus, fleet, self._specs, self.locks.want)
         self.fleet = fleet
@@ -275,11 +293,9 @@ class Daemon:
 
 
 def needs(config: Config) -> frozenset[str]:
-    """Which facts that cost questions to the kernel the configuration asks for."""
+    """Which facts that cost a devlink dump the configuration asks for."""
     keys = {c.key for p in config.pools for s in p.selectors for c in s.criteria}
     wanted = {devlink.DDP} if "ddpProfiles" in keys else set()
     if any(s.is_rdma for p in config.pools for s in p.selectors):
         wanted.add(devlink.ENABLE_RDMA)
-    if "pfNames" in keys:
-        wanted.add(ALTNAMES)
     return frozenset(wanted)

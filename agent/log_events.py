@@ -44,6 +44,12 @@ _ALL = (
     ),
     LogEvent("agent.stopping", INFO, ("reason",), "The agent was asked to stop and cleans up."),
     LogEvent("agent.stopped", INFO, (), "Everything is closed; the process ends."),
+    LogEvent(
+        "agent.stopped_late",
+        WARNING,
+        ("limit_s",),
+        "Something did not end within the limit (s); the process ends all the same.",
+    ),
     LogEvent("agent.failed", ERROR, ("error",), "A bug: the process ends with exit code 1."),
     LogEvent(
         "agent.refused",
@@ -51,6 +57,13 @@ _ALL = (
         ("error",),
         "It cannot run, and the process ends: exit code 2 for a configuration or an argument that "
         "cannot be used, else 1. Only with --log-format json; otherwise it is told in plain words.",
+    ),
+    LogEvent(
+        "log.dropped",
+        WARNING,
+        ("count",),
+        "Lines were dropped, since nobody read standard error for a while and 1 MiB of them "
+        "waited. Only in the log stream itself.",
     ),
     LogEvent(
         "log.library",
@@ -110,6 +123,14 @@ _ALL = (
         INFO,
         ("sockets",),
         "Dead sockets of earlier processes were removed from kubelet's folders.",
+    ),
+    LogEvent(
+        "plugin.folder_unusable",
+        WARNING,
+        ("folder", "error", "times"),
+        "A folder of kubelet's cannot be looked at or written: it is read-only, may not be "
+        "searched, its file system fails or hangs, or links lead in a circle. Sockets stay as "
+        "they are, registration is tried again until it works.",
     ),
     LogEvent(
         "plugin.other_live",
@@ -201,6 +222,14 @@ _ALL = (
         INFO,
         ("path", "pools"),
         "The file changed, and its new content is in force.",
+    ),
+    LogEvent(
+        "config.unreadable",
+        ERROR,
+        ("path", "reason", "times"),
+        "At the start the system cannot say what the configuration is: its disk or mount fails or "
+        "hangs, or the agent may not read it. There are no pools until it can be read; tried "
+        "again every 5 s.",
     ),
     LogEvent(
         "config.rejected",
@@ -364,11 +393,26 @@ _ALL = (
         "Tried again until it does; meanwhile SIGHUP has the configuration read again.",
     ),
     LogEvent(
+        "file.hangs",
+        ERROR,
+        ("purpose", "path", "times"),
+        "A call of the system at this path did not return in time: its file system hangs, such as "
+        "a mount whose server is dead. What needs it fails or waits, everything else goes on. "
+        "Bring the server back, or unmount the path (umount -l).",
+    ),
+    LogEvent(
+        "file.answers",
+        INFO,
+        ("purpose", "path"),
+        "The file system that hung answers again.",
+    ),
+    LogEvent(
         "host.scan_failed",
         WARNING,
         ("error", "times"),
-        "The process has run out of descriptors or memory and cannot look at the host; the last "
-        "facts stay in force, and it tries again until it can.",
+        "The host could not be read as a whole: sysfs, its PCI bus or its netdevs cannot be "
+        "listed, or the process has run out of descriptors, memory or threads. The last facts "
+        "stay in force, and it tries again until it can.",
     ),
     LogEvent(
         "host.scan_stalled",
@@ -433,14 +477,6 @@ _ALL = (
         ERROR,
         ("method", "error"),
         "A bug in making an answer: that command got an error, the agent works on.",
-    ),
-    LogEvent(
-        "host.no_network",
-        WARNING,
-        ("pfs",),
-        "PFs are on kernel drivers, and none of their netdevs is in the agent's network namespace: "
-        "it does not run in the host's (hostNetwork: true). pfNames find nothing, links are not "
-        "checked, and interfaces that the host itself uses are not kept out.",
     ),
     LogEvent(
         "host.pf_down",

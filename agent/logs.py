@@ -12,10 +12,12 @@ import re
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TextIO
 
 from agent.errors import UsageError
 from agent.log_events import EVENTS, LogEvent
+from agent.log_writer import BackgroundHandler
 
 _LOGGER = logging.getLogger("sriov-agent")
 _LEVELS = {
@@ -101,13 +103,50 @@ def parse_level(text: str) -> int:
     return logging.INFO if number < 4 else logging.DEBUG
 
 
-def configure(level: int, form: str, stream: TextIO | None = None) -> None:
-    """Send the log stream to ``stream`` (standard error if None) as ``text`` or ``json``."""
-    handler = logging.StreamHandler(stream or sys.stderr)
+def configure(
+    level: int,
+    form: str,
+    stream: TextIO | None = None,
+    *,
+    say_dropped: Callable[[int], logging.LogRecord] | None = None,
+) -> None:
+    """Send the log stream to ``stream`` (standard error if None) as ``text`` or ``json``.
+
+    With ``say_dropped``, standard error is written in a thread, and emitting never waits for its
+    reader; the function makes the record that tells how many lines were dropped.
+    """
+    handler = _handler(stream, say_dropped)
     handler.setFormatter(_JsonFormatter() if form == "json" else _TextFormatter())
     _LOGGER.handlers[:] = [handler]
     _LOGGER.setLevel(level)
     _LOGGER.propagate = False
+
+
+def _handler(
+    stream: TextIO | None, say_dropped: Callable[[int], logging.LogRecord] | None
+) -> logging.Handler:
+    if say_dropped is not None:
+        with suppress(OSError):  # it has no descriptor, such as that of a test
+            return BackgroundHandler(sys.stderr.fileno(), say_dropped)
+    return logging.StreamHandler(stream or sys.stderr)
+
+
+def record_of(event: str, /, **fields: object) -> logging.LogRecord:
+    """The record of an event for the log stream alone: no follower gets it."""
+    level = EVENTS[event].level
+    return _LOGGER.makeRecord(_LOGGER.name, level, "", 0, event, (), None, extra={"fields": fields})
+
+
+def flush() -> None:
+    """Wait for a moment until what was emitted is written; for the end of the process."""
+    for handler in _LOGGER.handlers:
+        if isinstance(handler, BackgroundHandler):
+            handler.wait()
+
+
+def dropped() -> int:
+    """How many lines were dropped since the start, because nobody read the log stream."""
+    return sum(h.dropped for h in _LOGGER.handlers if isinstance(h, BackgroundHandler))
 
 
 def stamp(moment: float) -> str:

@@ -13,6 +13,7 @@ from typing import Protocol, TypeVar
 
 import attrs
 
+from agent import blocking
 from agent.bus import Bus
 from agent.config.schema import Config
 from agent.health.link import unproven_pfs
@@ -165,7 +166,7 @@ class Reconciler:
 
     async def _work(self, work: Callable[[], T]) -> T:
         """Do what takes long where there are many devices; it touches only what it is given."""
-        return await asyncio.to_thread(work) if self._has_many else work()
+        return await blocking.compute("passes", work) if self._has_many else work()
 
     @property
     def _has_many(self) -> bool:

@@ -8,9 +8,12 @@ from collections.abc import Mapping
 _REMEDIES = {
     errno.ENOSPC: "free some space, or some inodes (df, df -i)",
     errno.EDQUOT: "raise the quota, or free some space",
+    errno.EIO: "the disk or its driver fails: look at the kernel's log (dmesg)",
+    errno.ESTALE: "its server replaced it: mount it again",
+    errno.ELOOP: "a symbolic link there leads back to itself: remove or mend it",
     errno.EROFS: "mount it writable",
-    errno.EACCES: "let the agent write there: it runs as root in its own DaemonSet",
-    errno.EPERM: "let the agent write there: it runs as root in its own DaemonSet",
+    errno.EACCES: "give the agent access: it runs as root in its own DaemonSet",
+    errno.EPERM: "give the agent access: it runs as root in its own DaemonSet",
     errno.EMFILE: "raise the process's limit of open files (ulimit -n)",
     errno.ENFILE: "raise the machine's limit of open files (sysctl fs.file-max)",
 }

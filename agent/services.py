@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Self
 
-from agent import logs
+from agent import blocking, logs
 from agent.bus import Bus
 from agent.journal import Journal
 from agent.model.plugin_events import StreamOpened
@@ -122,4 +122,5 @@ class Services:
             return {}
         from agent.host.vf_traffic import traffic_of_host  # noqa: PLC0415 - as above
 
-        return await asyncio.to_thread(traffic_of_host, self._state().pools.snapshot)
+        snapshot = self._state().pools.snapshot
+        return await blocking.compute("traffic", lambda: traffic_of_host(snapshot))

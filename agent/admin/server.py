@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from grpclib.protocol import H2Protocol
 from grpclib.server import Server
 
-from agent import logs
+from agent import blocking, logs
 from agent.errors import AgentError
 from agent.kubelet.wire import Peers, ServedConnection, WireCodec
 from agent.plugin.sockets import BoundSocket, bind_socket, is_listening
@@ -27,6 +27,7 @@ SOCKET = "agent.sock"
 MAX_REQUEST_BYTES = 64 * 1024
 _UCRED = struct.Struct("=iII")  # struct ucred: process, user, group (unix(7), SO_PEERCRED)
 _CLOSE_LIMIT_S = 0.1
+_REMOVE_LIMIT_S = 0.5
 
 
 class _TakenError(AgentError):
@@ -72,7 +73,7 @@ async def serve_admin(folder: Path, service: IServable) -> None:
 
 
 async def _serve(path: Path, service: IServable) -> None:
-    bound = _bind(path)
+    bound = await blocking.call("run", path, lambda: _bind(path), undo=_take_back)
     server = _AdminServer(service)
     try:
         await server.start(sock=bound.listener)
@@ -80,7 +81,9 @@ async def _serve(path: Path, service: IServable) -> None:
         logs.emit("admin.listening", socket=str(path))
         await asyncio.get_running_loop().create_future()
     finally:
-        bound.unlink()
+        # A fault here must not take the place of the cancellation that led here.
+        with suppress(OSError):
+            await blocking.call("run", path, bound.unlink, limit_s=_REMOVE_LIMIT_S)
         await bound.take_no_more()
         server.close()
         server.peers.close()
@@ -96,6 +99,12 @@ def _bind(path: Path) -> BoundSocket:
         raise _TakenError("another agent serves it")
     path.with_name(f".{path.name}").unlink(missing_ok=True)
     return bind_socket(path)
+
+
+def _take_back(bound: BoundSocket) -> None:
+    """Close a socket that came too late; for a thread."""
+    bound.listener.close()
+    bound.unlink()
 
 
 def _user_of(peer: socket.socket) -> int:

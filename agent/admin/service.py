@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing, contextmanager
@@ -11,7 +10,7 @@ from typing import cast
 from grpclib.const import Status
 from grpclib.exceptions import GRPCError
 
-from agent import logs
+from agent import blocking, logs
 from agent.journal import Entry, Journal
 from agent.rpc.agent import v1
 from agent.standing.explain import explain
@@ -36,7 +35,7 @@ class AdminService(v1.AdminBase):
             return encoded(status(state, devices=message.devices, title=self._title))
 
         with _bugs_told("Status"):
-            return cast("v1.StatusReply", await asyncio.to_thread(make))
+            return cast("v1.StatusReply", await blocking.compute("answers", make))
 
     async def explain(self, message: v1.ExplainRequest) -> v1.Explanation:
         """Why a device is where it is, or why a pool has what it has."""
@@ -46,7 +45,7 @@ class AdminService(v1.AdminBase):
             return encoded(explain(message.subject, state))
 
         with _bugs_told("Explain"):
-            return cast("v1.Explanation", await asyncio.to_thread(make))
+            return cast("v1.Explanation", await blocking.compute("answers", make))
 
     async def watch(self, message: v1.WatchRequest) -> AsyncIterator[v1.Event]:
         """Every event from the asked one on."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from argparse import Namespace
 from collections.abc import Iterator
+from logging import LogRecord
 from pathlib import Path
 
 from agent import library_logs, logs
@@ -22,7 +23,7 @@ def command(arguments: Namespace) -> int:
     Raises AgentError for what was foreseen, for people to read; a stream of JSON has an event.
     """
     level = arguments.verbosity if arguments.verbosity is not None else arguments.log_level
-    logs.configure(logs.parse_level(level), arguments.log_format)
+    logs.configure(logs.parse_level(level), arguments.log_format, say_dropped=_say_dropped)
     library_logs.follow_libraries()
     try:
         return _run(arguments)
@@ -31,6 +32,12 @@ def command(arguments: Namespace) -> int:
             raise
         logs.emit("agent.refused", error=str(error))
         return error.exit_code
+    finally:
+        logs.flush()
+
+
+def _say_dropped(count: int) -> LogRecord:
+    return logs.record_of("log.dropped", count=count)
 
 
 def _run(arguments: Namespace) -> int:

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from contextlib import closing, suppress
 from pathlib import Path
 
 import attrs
 
-from agent import logs
+from agent import blocking, logs
 from agent.bus import Bus
 from agent.config.load import Loaded, load_config
 from agent.config.schema import Config, Severity
 from agent.config.source import (
     CONFIG_MAP_LINK,
     FALLBACK_KEY,
+    SOURCE,
     SourceResult,
     SourceState,
     read_source,
@@ -87,9 +89,10 @@ class ConfigKeeper:
 
         Pools with errors are refused and the others served. Raises ConfigError where nothing is
         left of a file that is not empty on purpose, or where there is no file and none will come.
+        While the system cannot say what is there, it waits, and tries again every ``RETRY_S``.
         """
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._asked.set)
-        source = await read_source(self._path, self._node_name)
+        source = await self._read_at_start()
         self._seen = (source.state, source.data)
         if source.is_idle:
             logs.emit("config.idle", path=str(source.path), reason=source.message)
@@ -105,6 +108,21 @@ class ConfigKeeper:
         self.standing = attrs.evolve(self.standing, refused=_names(loaded))
         _tell_refused(loaded)
         logs.emit("config.in_force", path=str(source.path), pools=len(loaded.config.pools))
+
+    async def _read_at_start(self) -> SourceResult:
+        while (source := await read_source(self._path, self._node_name)).is_fault:
+            key = str(self._path)
+            logs.emit_once("config.unreadable", key, path=str(source.path), reason=source.message)
+            self.standing = attrs.evolve(self.standing, rejected=source.message)
+            await self._asked_within(RETRY_S)
+        return source
+
+    async def _asked_within(self, limit_s: float) -> None:
+        """Until somebody asks for the file to be read, or the time is over."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(limit_s):
+                await self._asked.wait()
+        self._asked.clear()
 
     def _load(self, source: SourceResult) -> Loaded:
         return load_config(
@@ -192,7 +210,10 @@ class ConfigKeeper:
 
     async def _follow_while_possible(self, changed: asyncio.Event) -> None:
         folders = (self._path, self._path.parent)
-        with DirectoryWatch(folders, files=self._files()) as watch:
+        files = await blocking.call(SOURCE, self._path, self._files)
+        watch = DirectoryWatch(folders, files=files, purpose="watch of the configuration")
+        await watch.open()
+        with closing(watch):
             logs.forget("watch.unavailable", str(self._path))
             changed.set()
             async for change in watch:
@@ -201,7 +222,10 @@ class ConfigKeeper:
 
     def _files(self) -> tuple[Path, ...]:
         """Files that may be mounted alone, so that their folder tells nothing."""
-        return () if self._path.is_dir() else (self._path,)
+        try:
+            return () if self._path.is_dir() else (self._path,)
+        except OSError:  # it is there, but may not be looked at
+            return (self._path,)
 
     def _concerns(self, change: EntryChanged | LookAgain) -> bool:
         if isinstance(change, LookAgain):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
+import attrs
+
 from agent.model.device import Kind
 from agent.records import frozen
 from agent.selectors.criteria import Criterion, SelectorSet
@@ -53,8 +55,8 @@ class PoolConfig:
     kind: Kind = Kind.NET_DEVICE
     selectors: tuple[SelectorSet, ...] = ()
     exclude_topology: bool = False
-    additional_info: Mapping[str, Mapping[str, str]] | None = None
-    """``*``, PCI address in normal form or auxiliary name -> key -> value; None = not given."""
+    additional_info: Mapping[str, Mapping[str, str]] = attrs.field(factory=dict)
+    """``*``, PCI address in normal form or auxiliary name -> key -> value."""
     health: HealthPolicy = HealthPolicy()
     advertise_empty: bool = False
     allow_in_use: bool = False

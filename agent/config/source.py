@@ -11,9 +11,7 @@ import stat
 from enum import StrEnum
 from pathlib import Path
 
-import aiofiles
-import aiofiles.os
-
+from agent import blocking
 from agent.records import frozen
 
 MAX_BYTES = 16 * 1024 * 1024
@@ -21,6 +19,8 @@ MAX_BYTES = 16 * 1024 * 1024
 CONFIG_MAP_LINK = "..data"
 """The link that kubelet swaps when a mounted ConfigMap changes."""
 FALLBACK_KEY = "config.json"
+SOURCE = "configuration"
+"""Names the thread in which it is read."""
 
 _KINDS = {
     stat.S_IFIFO: "a named pipe",
@@ -57,6 +57,8 @@ class SourceResult:
     data: bytes = b""
     message: str = ""
     """Cause and fix in one sentence; empty if read."""
+    is_fault: bool = False
+    """Whether the system failed to say what is there: it may say so at the next try."""
 
     @property
     def is_idle(self) -> bool:
@@ -67,25 +69,33 @@ class SourceResult:
 async def read_source(path: Path, node_name: str | None) -> SourceResult:
     """Read the configuration at ``path``; in a directory this node's key, then config.json.
 
-    Never raises for anything that a path can be: missing, unreadable, a pipe, a loop of links.
+    Never raises for anything that a path can be: missing, unreadable, a pipe, a loop of links, on
+    a mount that hangs.
     """
     try:
-        if await aiofiles.os.path.isdir(path):
-            return await _read_directory(path, node_name)
-        return await _read_file(path)
+        return await blocking.call(SOURCE, path, lambda: _read(path, node_name))
+    except OSError as error:  # it hangs, or there is no thread
+        return _unreadable(path, error)
+
+
+def _read(path: Path, node_name: str | None) -> SourceResult:
+    try:
+        if os.path.isdir(path):  # noqa: PTH112 - false for whatever is none
+            return _read_directory(path, node_name)
+        return _read_file(path)
     except ValueError:
         return SourceResult(path, SourceState.UNUSABLE, message="the path holds a NUL character")
     except OSError as error:
         return _unreadable(path, error)
 
 
-async def _read_directory(folder: Path, node_name: str | None) -> SourceResult:
+def _read_directory(folder: Path, node_name: str | None) -> SourceResult:
     names = [name for name in (node_name, FALLBACK_KEY) if name and "/" not in name]
     for name in names:
-        if await _stands(folder / name):
-            return await _read_file(folder / name)
+        if _stands(folder / name):
+            return _read_file(folder / name)
     missing = f"neither {' nor '.join(names)}" if len(names) > 1 else f"no {names[0]}"
-    is_mounted = await _stands(folder / CONFIG_MAP_LINK)
+    is_mounted = _stands(folder / CONFIG_MAP_LINK)
     effect = ": no pools for this node" if is_mounted else ""
     hint = "" if node_name else "; NODE_NAME is not set, so no key could be chosen by node"
     return SourceResult(
@@ -95,16 +105,16 @@ async def _read_directory(folder: Path, node_name: str | None) -> SourceResult:
     )
 
 
-async def _read_file(path: Path) -> SourceResult:
+def _read_file(path: Path) -> SourceResult:
     try:
         # Looked at before opening: opening some devices has effects, opening a pipe may block.
-        mode = (await aiofiles.os.stat(path)).st_mode
+        mode = path.stat().st_mode
         if not stat.S_ISREG(mode):
             return _unusable(path, f"is {_KINDS.get(stat.S_IFMT(mode), 'a directory')}, not a file")
-        async with aiofiles.open(path, "rb", opener=_open_at_once) as file:
-            data: bytes = await file.read(MAX_BYTES + 1)
+        with open(path, "rb", opener=_open_at_once) as file:
+            data = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        return await _missing(path)
+        return _missing(path)
     except OSError as error:
         return _unreadable(path, error)
     if len(data) > MAX_BYTES:
@@ -114,13 +124,13 @@ async def _read_file(path: Path) -> SourceResult:
     return SourceResult(path, SourceState.READ, data)
 
 
-async def _stands(path: Path) -> bool:
+def _stands(path: Path) -> bool:
     """Whether anything of that name is there, a link to nowhere too.
 
     Raises OSError where that cannot be told: what may not be looked at is not missing.
     """
     try:
-        await aiofiles.os.stat(path, follow_symlinks=False)
+        os.stat(path, follow_symlinks=False)  # noqa: PTH116 - raises where it cannot be told
     except (FileNotFoundError, NotADirectoryError):
         return False
     return True
@@ -132,15 +142,16 @@ def _open_at_once(path: str, flags: int) -> int:
 
 
 def _unreadable(path: Path, error: OSError) -> SourceResult:
-    return _unusable(path, f"cannot be read: {error.strerror or error}")
+    message = f"{path} cannot be read: {error.strerror or error}"
+    return SourceResult(path, SourceState.UNUSABLE, message=message, is_fault=True)
 
 
 def _unusable(path: Path, what: str) -> SourceResult:
     return SourceResult(path, SourceState.UNUSABLE, message=f"{path} {what}")
 
 
-async def _missing(path: Path) -> SourceResult:
-    if await _stands(path.parent / CONFIG_MAP_LINK):
+def _missing(path: Path) -> SourceResult:
+    if _stands(path.parent / CONFIG_MAP_LINK):
         return SourceResult(
             path,
             SourceState.AWAITED,
@@ -148,7 +159,7 @@ async def _missing(path: Path) -> SourceResult:
             "until it appears",
         )
     message = f"{path} does not exist"
-    if await aiofiles.os.path.islink(path):
+    if path.is_symlink():
         message = f"{path} is a link to a file that does not exist"
     if "$(" in str(path):
         message += "; $(...) was not replaced: is the variable defined in the pod's env?"

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 import attrs
 
 from agent.host import auxiliary, ddptool, netdev, pci, rdma, switchdev, sysfs, vfio
-from agent.host.altnames import altnames_of
 from agent.host.auxiliary import AuxiliaryBus
 from agent.host.devlink import DevlinkFacts
 from agent.host.netdev import NetClass
@@ -47,8 +46,6 @@ class Host:
     devlink: DevlinkFacts = DevlinkFacts()
     vfio_groups: frozenset[int] = frozenset()
     """Groups of which it is known that there is an IOMMU."""
-    altnames: bool = False
-    """Whether the kernel is to be asked for alternative names of PFs."""
     ddptool: str | None = None
     """Path of the program to ask for DDP profiles, where it is wanted and there."""
 
@@ -91,8 +88,11 @@ class Unreadable:
 
 
 def read_pf(host: Host, bdf: str) -> Pf | VfOf | Skipped | Unreadable | None:
-    """Read a function that is not known to be a VF; None where it is gone."""
-    folder = sysfs.open_folder(host.folders[bdf], host.bus)
+    """Read a function that is not known to be a VF; None where it is gone.
+
+    Raises OSError where its folder is there but cannot be opened.
+    """
+    folder = sysfs.open_function(host.folders[bdf], host.bus)
     if folder is None:
         return None
     try:
@@ -112,12 +112,12 @@ def read_pf(host: Host, bdf: str) -> Pf | VfOf | Skipped | Unreadable | None:
 
 
 def read_vf(host: Host, bdf: str, pf: Pf) -> Device | Skipped | Unreadable | None:
-    """Read a VF; None where it is gone.
+    """Read a VF; None where it is gone. Raises OSError as :func:`read_pf` does.
 
     There are thousands, so this is one long function: its folder is not listed, since probes cost
     less, and what can be read or parsed in one call is.
     """
-    folder = sysfs.open_folder(host.folders[bdf], host.bus)
+    folder = sysfs.open_function(host.folders[bdf], host.bus)
     if folder is None:
         return None
     try:
@@ -229,9 +229,6 @@ def _pf(host: Host, folder: int, entries: frozenset[str], bdf: str, kind: Kind) 
     driver = pci.driver(folder)
     sriov = pci.sriov(folder, entries, host.folders)
     eswitch = switchdev.tell_apart(_whole(host, folder, netdev.listed(folder, entries)))
-    if host.altnames:
-        own = tuple(attrs.evolve(n, altnames=altnames_of(n.name)) for n in eswitch.own)
-        eswitch = attrs.evolve(eswitch, own=own)
     rdma_devices = rdma.devices_of(folder, bdf, host.rdma)
     is_network = kind is Kind.NET_DEVICE
     device = Device(
@@ -286,9 +283,8 @@ def _infiniband(
 ) -> tuple[InfinibandPort, ...]:
     if not devices:
         return ()
-    is_infiniband = any(n.link_type == "infiniband" for n in netdevs)
-    if not netdevs:  # without IPoIB the class tells
-        is_infiniband = pci_class >> 8 == _INFINIBAND_CLASS
+    by_class = pci_class >> 8 == _INFINIBAND_CLASS
+    is_infiniband = by_class or any(n.link_type == "infiniband" for n in netdevs)
     return tuple(rdma.infiniband_ports(folder, devices, is_infiniband=is_infiniband))
 
 

@@ -9,15 +9,13 @@ that appear) waits until the host is quiet: VFs come one by one, each with its o
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import Self, TypeVar
 
-from agent import logs
+from agent import blocking, logs
 from agent.bus import Bus
 from agent.model.device import Role
-from agent.model.events import HostHint, ScanStalled, SnapshotTaken
+from agent.model.events import HostHint, ScanFailing, ScanStalled, SnapshotTaken
 from agent.model.snapshot import Snapshot
 from agent.remedies import with_remedy
 from agent.tasks import Retry
@@ -45,26 +43,11 @@ STALL_S = 10.0
 
 
 async def in_daemon_thread(work: Callable[[], T]) -> T:
-    """Run ``work`` in a thread that cannot hold up the end of the process if it hangs."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[T] = loop.create_future()
+    """Run a scan in the thread of scans, which cannot hold up the end of the process if it hangs.
 
-    def settle(result: T | None, error: BaseException | None) -> None:
-        if not done.cancelled():
-            done.set_exception(error) if error else done.set_result(result)  # type: ignore[arg-type]
-
-    def body() -> None:
-        try:
-            result = work()
-        except BaseException as error:  # noqa: BLE001 # handed to the waiting task
-            outcome: tuple[T | None, BaseException | None] = (None, error)
-        else:
-            outcome = (result, None)
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(settle, *outcome)
-
-    threading.Thread(target=body, name="scan", daemon=True).start()
-    return await done
+    Raises OSError if there is no thread, and none can be made.
+    """
+    return await blocking.call("scan", "", work, limit_s=None)
 
 
 class Hints:
@@ -112,26 +95,38 @@ class Monitor:
         self._whole_at = 0.0
         self._is_partial = False
         """Whether anything was scanned in part since everything was."""
+        self.failing = ""
+        """Why the host cannot be read since the last snapshot; empty = it can."""
         self.stalled_s = 0.0
         """How long the scan under way has been taking, once that is unreasonable; else 0."""
 
     async def scan_now(self, touched: Touched = None) -> Snapshot:
         """Scan in a thread of its own, without holding up the loop; publishes nothing.
 
-        A process that has run out of descriptors or memory sees nothing: it tries again until it
-        does, and the last snapshot stays.
+        A process that has run out of descriptors, memory or threads sees nothing, nor does one
+        whose sysfs cannot be listed: it tries again until it does, and the last snapshot stays.
         """
         retry = Retry()
         while True:
             try:
                 self.newest = await self._scan_once(touched)
             except OSError as error:
-                logs.emit_once("host.scan_failed", "", error=with_remedy(error))
+                self._note_failure(with_remedy(error))
                 await retry.wait()
                 touched = None
             else:
-                logs.forget("host.scan_failed", "")
+                self._note_failure("")
                 return self.newest
+
+    def _note_failure(self, error: str) -> None:
+        if error:
+            logs.emit_once("host.scan_failed", "", error=error)
+        elif self.failing:
+            logs.forget("host.scan_failed", "")
+        is_news = bool(error) != bool(self.failing)
+        self.failing = error
+        if is_news:
+            self._bus.publish(ScanFailing(error))
 
     async def _scan_once(self, touched: Touched) -> Snapshot:
         self.scans += 1

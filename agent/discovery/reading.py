@@ -25,7 +25,7 @@ from agent.discovery.functions import (
 )
 from agent.discovery.representors import with_ports
 from agent.discovery.sight import Outcome, Sight, Tables
-from agent.host import auxiliary
+from agent.host import auxiliary, sysfs
 from agent.model.device import Device, Kind
 
 OutcomeT = TypeVar("OutcomeT", bound=Outcome)
@@ -52,6 +52,8 @@ class Reading:
         self.unreadable: list[tuple[str, str]] = []
         self.auxiliary: dict[str, tuple[Device, ...]] = {}
         self.strays: frozenset[str] = frozenset()
+        self._faults: dict[str, OSError] = {}
+        """Functions whose folders are there but cannot be opened."""
         self._fresh = dict.fromkeys(filterfalse(kept.__contains__, host.folders))
         self._keeps_any = bool(kept)
         self._moved = set(filterfalse(kept.__contains__, before.functions))
@@ -62,12 +64,16 @@ class Reading:
         """VF that is not kept -> its PF, as PFs or else VFs tell."""
 
     def run(self) -> None:
-        """Read what is not kept, then bring what is kept in line with it."""
+        """Read what is not kept, then bring what is kept in line with it.
+
+        Raises OSError where no function can be read.
+        """
         for pf in self.pfs.values():
             self._pf_of.update(dict.fromkeys(pf.index_of.keys() & self._fresh, pf.address))
         self._read_pfs()
         self._place_representors()
         self._read_vfs()
+        self._raise_if_all_fail()
         if self._keeps_any:
             self._derive_kept()
         functions = self._in_bus_order()
@@ -128,7 +134,7 @@ class Reading:
         for bdf in (*known, *self._fresh):
             if bdf in self._pf_of or bdf in self.functions:
                 continue
-            outcome = read_pf(self._host, bdf)
+            outcome = self._read_pf(bdf)
             if isinstance(outcome, VfOf):
                 self._pf_of[bdf] = outcome.pf_address
                 late[outcome.pf_address] = None
@@ -138,8 +144,29 @@ class Reading:
             if bdf not in self._fresh and isinstance(self.functions.get(bdf), Pf):
                 self._fresh[bdf] = None
                 self._moved.add(bdf)
-                outcome = read_pf(self._host, bdf)
+                outcome = self._read_pf(bdf)
                 self._note(bdf, None if isinstance(outcome, VfOf) else outcome)
+
+    def _read_pf(self, bdf: str) -> Outcome | VfOf | Unreadable | None:
+        """A function that is not known to be a VF."""
+        try:
+            return read_pf(self._host, bdf)
+        except OSError as error:
+            return self._as_before(bdf, error)
+
+    def _as_before(self, bdf: str, error: OSError) -> Outcome | Unreadable:
+        """What a function was, where its folder is there but cannot be opened now.
+
+        A process that has run out of something is no fault of the function: that is raised.
+        """
+        sysfs.raise_if_exhausted(error)
+        self._faults[bdf] = error
+        return self._before.functions.get(bdf) or Unreadable(bdf, "folder")
+
+    def _raise_if_all_fail(self) -> None:
+        """Not one function can be read: the fault is the host's, which has them all the same."""
+        if self._faults and len(self._faults) == len(self._fresh):
+            raise next(iter(self._faults.values()))
 
     def _note(self, bdf: str, outcome: Outcome | Unreadable | None) -> None:
         """Take in what reading one function came to."""
@@ -175,7 +202,11 @@ class Reading:
             pf_address = self._pf_of.get(bdf)
             if pf_address is None or bdf not in host.folders:
                 continue
-            outcome = read_vf(host, bdf, self.pfs.get(pf_address) or Pf(pf_address))
+            outcome: Outcome | Unreadable | None
+            try:
+                outcome = read_vf(host, bdf, self.pfs.get(pf_address) or Pf(pf_address))
+            except OSError as error:
+                outcome = self._as_before(bdf, error)
             if type(outcome) is Device:  # as almost all are
                 before = known.get(bdf)
                 self.functions[bdf] = outcome if before is None or before != outcome else before

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import attrs
 
 from agent.discovery.functions import Host, Pf, read_auxiliary, read_pf, read_vf
@@ -17,18 +19,20 @@ def reread(
 ) -> tuple[Device, ...]:
     """The devices as they are now, those that are gone left out; for a worker thread.
 
+    Raises OSError where sysfs or its PCI bus cannot be read.
+
     What a scan knows of the host's RDMA devices spares asking about those of all others. Facts of
     their PF (its name, VF indexes, representors) and of devlink are those of the given
     devices: they do not change by themselves, and only a scan reads them.
     """
     with (
-        sysfs.folder(roots.sys) as sys,
+        sysfs.class_folder(roots.sys) as sys,
         sysfs.folder(roots.dev) as dev,
-        sysfs.folder(roots.sys / pci.BUS) as bus,
-        sysfs.folder(roots.sys / netdev.CLASS) as class_net,
+        sysfs.class_folder(roots.sys / pci.BUS) as bus,
+        sysfs.class_folder(roots.sys / netdev.CLASS) as class_net,
     ):
         if sys is None or bus is None:
-            return ()
+            raise FileNotFoundError(errno.ENOENT, "is missing", str(roots.sys / pci.BUS))
         host = Host(
             sys=sys,
             bus=bus,

@@ -7,10 +7,12 @@ after a hint that names what changed reads only that (docs/adr/0012-partial-resc
 
 from __future__ import annotations
 
+import errno
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from operator import attrgetter
+from pathlib import Path
 
 from agent.discovery.functions import Skipped
 from agent.discovery.reading import Reading
@@ -28,7 +30,6 @@ from agent.host import (
     sysfs,
 )
 from agent.host.addresses import OwnRoutes
-from agent.host.altnames import ALTNAMES
 from agent.host.devlink import DevlinkFacts
 from agent.host.rdma import RdmaHost
 from agent.model.device import Device, Netdev, Role
@@ -49,10 +50,12 @@ def scan(
     """Everything about this host's functions, as far as it can be read now.
 
     ``netlink`` says whether the kernel may be asked for routes and devlink facts; otherwise they
-    come from procfs and ``devlink.json`` below the host root. ``needs`` names the facts that
-    somebody wants (``devlink.DDP``, ``devlink.ENABLE_RDMA``, ``ALTNAMES``), since asking the
-    kernel for them takes time, of devlink firmware's. A host without a PCI bus has no functions.
-    Raises OSError only where the process itself is out of descriptors or memory.
+    come from procfs and ``devlink.json`` below the host root. ``needs`` names the devlink facts
+    that somebody wants (``devlink.DDP``, ``devlink.ENABLE_RDMA``), since asking the kernel for
+    them may take firmware's time. A host without a PCI bus has no functions. Raises OSError where
+    the process itself is out of descriptors or memory, and where sysfs, its PCI bus or a class that
+    lists devices cannot be read, or is missing though an earlier scan saw it: that must not look
+    like a host whose devices are gone.
     """
     return Scanner(roots, netlink=netlink).scan(generation, needs=needs)
 
@@ -99,8 +102,9 @@ class Scanner:
     def _look(
         self, generation: int, needs: frozenset[str], touched: Collection[str] | None
     ) -> Snapshot:
-        with sysfs.folder(self._roots.sys) as sys, sysfs.folder(self._roots.dev) as dev:
+        with sysfs.class_folder(self._roots.sys) as sys, sysfs.folder(self._roots.dev) as dev:
             if sys is None:
+                self._require_none(self._roots.sys)
                 self._sight = _NO_SIGHT
                 return Snapshot(generation=generation)
             return self._look_below(sys, dev, generation, needs, touched)
@@ -114,10 +118,13 @@ class Scanner:
         touched: Collection[str] | None,
     ) -> Snapshot:
         with (
-            sysfs.folder(pci.BUS, sys) as bus,
-            sysfs.folder(netdev.CLASS, sys) as class_net,
+            sysfs.class_folder(pci.BUS, sys) as bus,
+            sysfs.class_folder(netdev.CLASS, sys) as class_net,
         ):
+            if class_net is None and self._sight.tables.interfaces:
+                raise _missing(self._roots.sys / netdev.CLASS)
             if bus is None:
+                self._require_none(self._roots.sys / pci.BUS)
                 names = netdev.read_class(class_net).names
                 self._sight = Sight(Tables(interfaces=names), homeless=frozenset(names))
                 return self._snapshot(generation, class_net, rdma.read_host(sys, dev))
@@ -126,11 +133,15 @@ class Scanner:
             rdma_host = self._sight.tables.rdma
             return self._snapshot(generation, class_net, rdma_host, reading)
 
+    def _require_none(self, missing: Path) -> None:
+        """Raises OSError where the last scan saw functions: they are there, but cannot be seen."""
+        if self._sight.functions:
+            raise _missing(missing)
+
     def _asked(self, needs: frozenset[str]) -> Asked:
         facts = _devlink_facts(self._roots, netlink=self._netlink, needs=needs)
         wants_ddptool = self._netlink and devlink.DDP in needs and not facts.ddp
-        wants_altnames = self._netlink and ALTNAMES in needs
-        return Asked(facts, ddptool.program() if wants_ddptool else None, wants_altnames)
+        return Asked(facts, ddptool.program() if wants_ddptool else None)
 
     def _read(self, folders: Folders, asked: Asked, touched: Collection[str] | None) -> Reading:
         """Read all functions, or those that were touched, and remember what was seen."""
@@ -176,6 +187,10 @@ class Scanner:
             rdma_cm=rdma_host.rdma_cm,
             unreadable=tuple(sorted(reading.unreadable)) if reading else (),
         )
+
+
+def _missing(path: Path) -> OSError:
+    return FileNotFoundError(errno.ENOENT, "is missing, though it was there", str(path))
 
 
 def _skipped(outcomes: Iterable[Skipped]) -> tuple[tuple[str, int], ...]:

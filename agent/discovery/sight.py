@@ -38,6 +38,8 @@ class Tables:
 
     listed: tuple[str, ...] = ()
     """The entries of the PCI bus as they are spelled and ordered there."""
+    bus_inode: int = 0
+    """Of the folder that lists them."""
     folders: Mapping[str, str] = attrs.field(factory=dict)
     interfaces: tuple[str, ...] = ()
     """What the class of netdevs lists."""

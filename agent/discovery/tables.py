@@ -6,6 +6,8 @@ was told of functions that are to be kept; but whoever has another entry than be
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Collection
 
 from agent.discovery.functions import Host
@@ -32,8 +34,6 @@ class Asked:
 
     devlink: DevlinkFacts = DevlinkFacts()
     ddptool: str | None = None
-    altnames: bool = False
-    """Whether alternative names of PFs are wanted, and the kernel may be asked."""
 
 
 def read_whole(folders: Folders, asked: Asked, before: Sight) -> tuple[Host, Tables]:
@@ -72,6 +72,8 @@ def _read(
     owners = None if fresh is None else before.owners_at(fresh)
     parents = None if fresh is None else before.parents_of_others(fresh)
     listed = sysfs.listing_again(folders.bus, known.listed)
+    if known.listed and not listed and os.fstat(folders.bus).st_ino != known.bus_inode:
+        raise OSError(errno.ENOENT, "another folder took its place, and is empty", pci.BUS)
     host = Host(
         sys=folders.sys,
         bus=folders.bus,
@@ -83,10 +85,10 @@ def _read(
         devlink=asked.devlink,
         vfio_groups=vfio.groups(folders.sys) if fresh is None else frozenset(),
         ddptool=asked.ddptool,
-        altnames=asked.altnames,
     )
     return host, Tables(
         listed=listed,
+        bus_inode=os.fstat(folders.bus).st_ino,
         folders=host.folders,
         interfaces=host.net.names,
         rdma=host.rdma,

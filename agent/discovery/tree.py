@@ -5,14 +5,13 @@ sysfs sends no such events; this is for ``--host-root`` on a tree that stands in
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 from asyncinotify import Inotify, Mask
 
-from agent import logs
+from agent import blocking, logs
 from agent.bus import Bus
 from agent.host.inotify import limit_of, tell_unwatched
 from agent.model.events import HostHint
@@ -52,7 +51,7 @@ async def _follow(roots: Roots, bus: Bus) -> None:
 async def _watch_all(inotify: Inotify, roots: Roots) -> None:
     """Watch the three trees, which takes seconds where there are thousands of VFs."""
     trees = (roots.sys, roots.dev, roots.proc / "net")
-    watched = await asyncio.to_thread(lambda: sum(_watch(inotify, top) for top in trees))
+    watched = await blocking.compute("tree", lambda: sum(_watch(inotify, top) for top in trees))
     logs.emit("host.followed", by="inotify", folders=watched)
 
 

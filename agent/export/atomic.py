@@ -6,12 +6,15 @@ import fcntl
 import os
 import re
 import stat
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
-import aiofiles
-
+from agent import blocking
 from agent.host.sysfs import raise_if_exhausted
+
+T = TypeVar("T")
 
 _DRAFT = re.compile(r"\.sriov-agent-[0-9a-f]{16}\.tmp")
 
@@ -20,16 +23,27 @@ async def write_atomic(path: Path, data: bytes, mode: int) -> bool:
     """Make ``path`` hold ``data`` with ``mode``; returns whether anything had to be written.
 
     The folder is made if it is missing. A symbolic link at ``path`` is replaced, never followed,
-    and readers see the old content or the new, whatever happens meanwhile. Raises OSError.
+    and readers see the old content or the new, whatever happens meanwhile. Raises OSError, also
+    where the folder's file system hangs.
     """
-    if await unchanged(path, data):
+    return await in_folder(path.parent, lambda: write_now(path, data, mode))
+
+
+async def in_folder(folder: Path, work: Callable[[], T]) -> T:
+    """Do ``work`` on the files of a folder, off the loop. Raises OSError, also where it hangs."""
+    return await blocking.call(f"files of {folder.name}", folder, work)
+
+
+def write_now(path: Path, data: bytes, mode: int) -> bool:
+    """As :func:`write_atomic`, in this thread."""
+    if _is_unchanged(path, data):
         return False
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     draft = path.with_name(f".sriov-agent-{os.urandom(8).hex()}.tmp")
     try:
-        async with aiofiles.open(draft, "wb", opener=_exclusive) as file:
-            await file.write(data)
-            await file.flush()
+        with open(draft, "wb", opener=_exclusive) as file:
+            file.write(data)
+            file.flush()
             os.fchmod(file.fileno(), mode)
             draft.replace(path)  # while it is open and locked: no draft of ours is a leftover
     except BaseException:
@@ -39,11 +53,11 @@ async def write_atomic(path: Path, data: bytes, mode: int) -> bool:
     return True
 
 
-async def unchanged(path: Path, data: bytes) -> bool:
+def _is_unchanged(path: Path, data: bytes) -> bool:
     """Whether ``path`` is a plain file that holds exactly ``data`` already."""
     try:
-        async with aiofiles.open(path, "rb", opener=_no_follow) as file:
-            return bool(await file.read(len(data) + 1) == data)
+        with open(path, "rb", opener=_no_follow) as file:
+            return file.read(len(data) + 1) == data
     except OSError:
         return False
 
@@ -53,13 +67,17 @@ async def read_plain(path: Path, limit: int) -> bytes | None:
 
     Raises OSError where only this process, or this moment, lacks what it takes to look.
     """
+    return await in_folder(path.parent, lambda: _read_plain(path, limit))
+
+
+def _read_plain(path: Path, limit: int) -> bytes | None:
     try:
-        async with aiofiles.open(path, "rb", opener=_no_follow) as file:
-            data = await file.read(limit + 1)
+        with open(path, "rb", opener=_no_follow) as file:
+            data = file.read(limit + 1)
     except OSError as error:
         raise_if_exhausted(error)
         return None
-    return bytes(data) if len(data) <= limit else None
+    return data if len(data) <= limit else None
 
 
 def remove_drafts(folder: Path) -> tuple[str, ...]:
@@ -69,12 +87,19 @@ def remove_drafts(folder: Path) -> tuple[str, ...]:
     drafts, is ours; and one that is locked is being written by another agent of the node.
     """
     removed = []
-    for draft in sorted(folder.glob(".sriov-agent-*.tmp")):
+    for draft in _drafts(folder):
         with suppress(OSError):
             if _is_ours(draft) and not _is_being_written(draft):
                 draft.unlink()
                 removed.append(draft.name)
     return tuple(removed)
+
+
+def _drafts(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.glob(".sriov-agent-*.tmp"))
+    except OSError:  # what cannot be looked into is left for the next start
+        return []
 
 
 def _is_ours(draft: Path) -> bool:

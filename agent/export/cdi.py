@@ -14,7 +14,7 @@ from typing import Any
 
 from agent.config.names import cdi_vendor_fault
 from agent.config.schema import PoolConfig
-from agent.export.atomic import read_plain, write_atomic
+from agent.export.atomic import in_folder, read_plain, write_atomic
 from agent.export.names import safe_file_name, shortened
 from agent.kinds import KINDS
 from agent.pools.allocation import device_nodes, missing_node
@@ -127,10 +127,15 @@ async def write_cdi_spec(
     document = cdi_document(pool, held, entries_of(await read_spec(path)), rdma_cm=rdma_cm)
     if document is not None:
         return await write_spec(path, document)
-    if path.is_file() or path.is_symlink():
-        path.unlink()
-        return True
-    return False
+    return await in_folder(folder, lambda: _remove(path))
+
+
+def _remove(path: Path) -> bool:
+    """Remove a spec; tells whether there was one."""
+    if not (path.is_file() or path.is_symlink()):
+        return False
+    path.unlink()
+    return True
 
 
 async def renew_entries(

@@ -8,12 +8,11 @@ a pod may hold it: a runtime looks the name up at every start of a container.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from agent.config.schema import PoolConfig
-from agent.export.atomic import read_plain
+from agent.export.atomic import in_folder, read_plain
 from agent.export.cdi import (
     FILE_PREFIX,
     SPEC_LIMIT,
@@ -42,7 +41,7 @@ async def remove_stale_specs(
     ours = {cdi_file_name(c) for c in configured}
     ours |= {name for resource in others for name in possible_file_names(resource)}
     twins = {cdi_file_name(c, ".yaml") for c in configured}
-    files = _spec_files(folder)
+    files = await in_folder(folder, lambda: _spec_files(folder))
     specs = {p: await read_spec(p) for p in files if p.suffix == ".json"}
     defined = {name for p, spec in specs.items() if p.name in ours for name in _names(spec)}
     removed = []
@@ -54,7 +53,7 @@ async def remove_stale_specs(
                 path.name in twins or not await _mentions(path, held)
             )
             if gone:
-                _unlink(path)
+                await _unlink(path)
         if gone:
             removed.append(path.name)
     return tuple(removed)
@@ -84,13 +83,12 @@ async def _reduce(
     if needed:
         await write_spec(path, {**spec, "devices": needed})
     else:
-        _unlink(path)
+        await _unlink(path)
     return not needed
 
 
-def _unlink(path: Path) -> None:
-    with suppress(FileNotFoundError):
-        path.unlink()
+async def _unlink(path: Path) -> None:
+    await in_folder(path.parent, lambda: path.unlink(missing_ok=True))
 
 
 async def _mentions(path: Path, held: frozenset[str] | None) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agent.config.schema import PoolConfig
-from agent.export.atomic import write_atomic
+from agent.export.atomic import in_folder, write_now
 from agent.export.names import safe_file_name
 from agent.kinds import KINDS
 from agent.pools.records import Member
@@ -53,7 +53,15 @@ async def write_device_info(folder: Path, config: PoolConfig, members: Sequence[
     """
     if not KINDS[config.kind].device_info:
         return
-    for member in members:
-        document = json.dumps(device_info_document(member), separators=(",", ":"))
-        path = folder / device_info_name(config, member.device.id)
-        await write_atomic(path, document.encode(), FILE_MODE)
+    files = {
+        device_info_name(config, m.device.id): json.dumps(
+            device_info_document(m), separators=(",", ":")
+        )
+        for m in members
+    }
+
+    def write() -> None:
+        for name, document in files.items():
+            write_now(folder / name, document.encode(), FILE_MODE)
+
+    await in_folder(folder, write)

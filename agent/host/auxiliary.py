@@ -42,7 +42,7 @@ def read_bus(sys: int, parents: Mapping[str, str] | None = None) -> AuxiliaryBus
     parents = parents or {}
     children: dict[str, list[str]] = {}
     unplaced = []
-    for name in sysfs.names(sys, BUS):
+    for name in sysfs.class_names(sys, BUS):
         if not _NAME.fullmatch(name):
             continue
         parent = parents.get(name)

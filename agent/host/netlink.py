@@ -7,7 +7,6 @@ our own records here; nothing of pyroute2 leaves this module.
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import socket
 import struct
@@ -19,7 +18,7 @@ from importlib.util import find_spec, module_from_spec
 from types import TracebackType
 from typing import Any, Self
 
-from agent import logs
+from agent import blocking, logs
 from agent.host.link_messages import RTM_DELLINK, RTM_NEWLINK, link_fact
 from agent.host.uevents import Overrun, Uevent, follow_uevents, is_drained, open_uevents
 from agent.lean import libraries_at_hand
@@ -171,7 +170,7 @@ def is_wanted(data: bytes, ifindexes: frozenset[int] | None) -> bool:
 
 async def open_netlink() -> Netlink:
     """Import pyroute2 off the loop and make the sockets; enter the result to open them."""
-    return await asyncio.to_thread(_import_pyroute2)
+    return await blocking.compute("import", _import_pyroute2)
 
 
 def _import_pyroute2() -> Netlink:

@@ -127,7 +127,7 @@ def _has_nodes(before: RdmaHost, owner: str) -> bool:
 
 def _listing(sys: int, name: str, before: RdmaHost) -> tuple[str, ...]:
     """What a class lists; the tuple of before where that is the same."""
-    with sysfs.folder(name, sys) as folder:
+    with sysfs.class_folder(name, sys) as folder:
         known = before.listed.get(name, ())
         return sysfs.listing_again(folder, known) if folder is not None else ()
 

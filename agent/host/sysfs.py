@@ -1,8 +1,9 @@
 """Reads relative to an open folder: what every reader of host facts is made of.
 
 Folders are file descriptors, so that the kernel walks each path once. sysfs changes under a reader
-at any time: whatever cannot be read is absent, never an error. Only exhaustion (no descriptors, no
-memory) is raised, since a starved process must not look like a host without devices.
+at any time: an attribute that cannot be read is absent, never an error. Raised is what would make a
+host look as if it had no devices: exhaustion (no descriptors, no memory), and a fault of a folder
+that lists functions or netdevs, or of a function's own folder, unless it is just not there.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+_ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENODEV, errno.ENXIO})
+"""Of a function's folder: the function is gone, or there never was one."""
 _INT = range(-(2**31), 2**31)
 _ATTRIBUTE_SIZE = 256  # every attribute that is read here is one short line
 _TABLE_LIMIT = 64 * 2**20  # half a million routes, of which the default ones come first
@@ -45,6 +48,36 @@ def open_folder(name: str | Path, within: int | None = None) -> int | None:
     except OSError as error:
         raise_if_exhausted(error)
         return None
+
+
+def open_function(name: str, bus: int) -> int | None:
+    """A descriptor of a function's folder, to be closed by the caller; None where it is gone.
+
+    Raises OSError where it is there but cannot be opened.
+    """
+    try:
+        return os.open(name, os.O_RDONLY | os.O_DIRECTORY, dir_fd=bus)
+    except OSError as error:
+        if error.errno in _ABSENT:
+            return None
+        raise
+
+
+@contextmanager
+def class_folder(name: str | Path, within: int | None = None) -> Iterator[int | None]:
+    """A folder that lists what a host has, closed at the end of the block; None = there is none.
+
+    Raises OSError where it is there but cannot be opened: what it lists is not gone with that.
+    """
+    try:
+        descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY, dir_fd=within)
+    except FileNotFoundError:
+        yield None
+        return
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager
@@ -126,12 +159,12 @@ def listing(within: int) -> list[str]:
 
 
 def listing_again(within: int, before: tuple[str, ...]) -> tuple[str, ...]:
-    """The names in an open folder that was listed before, in no order.
+    """The names in an open folder that was listed before, in no order. Raises OSError.
 
     It is the very listing of before where nothing changed, and names that were there are the same
     objects: long listings are kept.
     """
-    now = tuple(listing(within))
+    now = tuple(os.listdir(within))
     if now == before:
         return before
     known = dict(zip(before, before, strict=True))
@@ -147,6 +180,15 @@ def names(within: int, name: str) -> list[str]:
         return sorted(listing(descriptor))
     finally:
         os.close(descriptor)
+
+
+def class_names(within: int, name: str) -> list[str]:
+    """The names in a folder that lists what a host has, sorted; none where there is no such folder.
+
+    Raises OSError where it is there but cannot be listed.
+    """
+    with class_folder(name, within) as descriptor:
+        return [] if descriptor is None else sorted(os.listdir(descriptor))  # noqa: PTH208 - relative to an open folder
 
 
 def read_all(within: int, name: str) -> bytes:

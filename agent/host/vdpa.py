@@ -17,7 +17,7 @@ _PARENT = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]|[^/.]+\.[^/.
 def read_bus(sys: int) -> Mapping[str, tuple[VdpaDevice, ...]]:
     """PCI address or auxiliary name of the parent -> its vDPA devices, sorted by name."""
     found: dict[str, list[VdpaDevice]] = {}
-    for name in sysfs.names(sys, BUS):
+    for name in sysfs.class_names(sys, BUS):
         parent = _parent(sysfs.link_target(sys, f"{BUS}/{name}"))
         if parent is not None:
             found.setdefault(parent, []).append(_read(sys, name))

@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl, unquote
 import attrs
 import h11
 
+from agent import blocking
 from agent.http.messages import Answer, Request, Stream, plain
 from agent.records import frozen
 
@@ -194,5 +195,5 @@ async def _packed(answer: Answer, asked: h11.Request) -> Answer:
     accepts = any(k == b"accept-encoding" and b"gzip" in v for k, v in asked.headers)
     if not accepts or len(answer.body) < _GZIP_FROM_BYTES:
         return answer
-    body = await asyncio.to_thread(gzip.compress, answer.body, 1, mtime=0)
+    body = await blocking.compute("answers", lambda: gzip.compress(answer.body, 1, mtime=0))
     return attrs.evolve(answer, body=body, headers=(*answer.headers, _GZIP))

@@ -93,6 +93,17 @@ def _agent(state: AgentState) -> Iterator[Metric]:
         "every pool that has devices.",
         value=float(readiness(state).ready),
     )
+    yield CounterMetricFamily(
+        f"{_PREFIX}log_lines_dropped",
+        "Lines of the log stream that were dropped, because nobody read standard error.",
+        value=state.lines_dropped,
+    )
+    yield GaugeMetricFamily(
+        f"{_PREFIX}hanging_calls",
+        "Calls of the system that hang in a file system, such as a mount whose server is dead; "
+        "/readyz and the log name the paths.",
+        value=len(state.hanging),
+    )
 
 
 def _pools(state: AgentState) -> Iterator[Metric]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 from collections.abc import Awaitable, Callable
 
+from agent import blocking
 from agent.http.address import Address
 from agent.http.counters import Counters
 from agent.http.messages import Answer
@@ -29,7 +29,8 @@ async def serve_http(
 
     async def expose(now: AgentState) -> Answer:
         carried = await traffic() if traffic else None
-        return await asyncio.to_thread(_expose, now, copy.deepcopy(counters), carried)
+        counted = copy.deepcopy(counters)
+        return await blocking.compute("answers", lambda: _expose(now, counted, carried))
 
     await HttpServer(address, Site(state, journal, expose, title).serve).run()
 

@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from agent import blocking
 from agent.http.events import event_stream
 from agent.http.messages import JSON, Answer, Request, Stream, plain
 from agent.journal import Journal
@@ -86,13 +87,22 @@ class Site:
         if request.headers.get("if-none-match") == etag:
             return Answer(status=304, headers=headers)
         async with self._working:
-            body = await asyncio.to_thread(_status_body, state, devices, self._title)
+            body = await blocking.compute(
+                "answers", lambda: _status_body(state, devices, self._title)
+            )
         return Answer(body, JSON, headers=headers)
 
     def _edition_of(self, state: AgentState) -> int:
         """Counts states that differ in anything but the time; whole values by identity."""
         whole = (state.pools, state.outlooks, state.links)
-        small = (state.servers, state.config, state.scan.stalled_s, state.netlink)
+        small = (
+            state.servers,
+            state.config,
+            state.scan.stalled_s,
+            state.scan.failing,
+            state.hanging,
+            state.netlink,
+        )
         if self._small != small or any(a is not b for a, b in zip(whole, self._whole, strict=True)):
             self._whole, self._small = whole, small
             self._edition += 1
@@ -103,7 +113,7 @@ class Site:
         if not subject:
             return plain("name a device, a netdev or a resource: /explain?subject=NAME\n", 400)
         async with self._working:
-            found = await asyncio.to_thread(explain, subject, self._state())
+            found = await blocking.compute("answers", lambda: explain(subject, self._state()))
         is_known = found.device is not None or found.pool is not None
         return Answer(compact(found), JSON, status=200 if is_known else 404)
 
@@ -115,7 +125,7 @@ class Site:
 
 
 async def _file(path: Path) -> Answer:
-    body = await asyncio.to_thread(path.read_bytes)
+    body = await blocking.compute("answers", path.read_bytes)
     return Answer(body, _CONTENT_TYPES[path.suffix])
 
 

@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from grpclib.client import Channel, UnaryUnaryMethod
 
-from agent import logs
+from agent import blocking, logs
 from agent.bus import Bus
 from agent.errors import KubeletUnavailableError
 from agent.kubelet.hints import KubeletSocketAppeared
@@ -86,7 +86,7 @@ async def read_holdings(
 
     try:
         reply = await ask(socket, call, deadline_s=limit_s, max_reply_bytes=MAX_REPLY_BYTES)
-        holdings = await asyncio.to_thread(_decode, reply, is_ours)
+        holdings = await blocking.compute("holders", lambda: _decode(reply, is_ours))
     except KubeletUnavailableError as error:
         logs.emit_once("kubelet.holdings_unknown", str(socket), error=str(error))
         return None

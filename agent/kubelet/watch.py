@@ -20,7 +20,7 @@ from agent.tasks import Retry, keep_running
 
 
 class KubeletWatch:
-    """A context manager that watches from entering on; ``run`` publishes what it sees.
+    """An async context manager that watches from entering on; ``run`` publishes what it sees.
 
     The folders may be missing, and may come and go. Where the host allows no further watch, that
     is told once and tried again; what was missed meanwhile is one PluginFoldersChanged.
@@ -31,18 +31,21 @@ class KubeletWatch:
         self._bus = bus
         self._failed = tell_unwatched(roots.kubelet)
         folders = (roots.device_plugins, roots.plugins_registry)
-        self._watch = DirectoryWatch((*folders, *(folder / LOCK_FOLDER for folder in folders)))
+        self._watch = DirectoryWatch(
+            (*folders, *(folder / LOCK_FOLDER for folder in folders)),
+            purpose="watch of kubelet's folders",
+        )
         self._is_open = False
 
-    def __enter__(self) -> Self:
+    async def __aenter__(self) -> Self:
         try:
-            self._watch.__enter__()
+            await self._watch.open()
             self._is_open = True
         except OSError as error:
             self._failed(error, 0)
         return self
 
-    def __exit__(
+    async def __aexit__(
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
@@ -56,7 +59,7 @@ class KubeletWatch:
 
     async def _follow(self) -> None:
         if not self._is_open:
-            self._watch.__enter__()
+            await self._watch.open()
             self._is_open = True
             logs.forget("watch.unavailable", str(self._roots.kubelet))
             self._bus.publish(PluginFoldersChanged())
@@ -71,7 +74,7 @@ class KubeletWatch:
     def _close(self) -> None:
         if self._is_open:
             self._is_open = False
-            self._watch.__exit__(None, None, None)
+            self._watch.close()
 
     def _hint(self, change: EntryChanged | LookAgain) -> object | None:
         if isinstance(change, LookAgain):

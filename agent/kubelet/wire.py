@@ -6,6 +6,7 @@ Both directions use it: calls to kubelet, and the servers that kubelet calls.
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -18,7 +19,7 @@ from grpclib.protocol import H2Protocol, Stream
 from h2.events import RequestReceived
 from h2.exceptions import H2Error
 
-from agent import logs
+from agent import blocking, logs
 from agent.errors import KubeletUnavailableError
 
 MAX_MESSAGE_BYTES = 4 * 2**20
@@ -231,7 +232,29 @@ class _BoundedChannel(Channel):
 
     def __init__(self, path: Path, max_reply_bytes: int) -> None:
         super().__init__(path=str(path), codec=WireCodec())
+        self._socket = path
         self._max_reply_bytes = max_reply_bytes
+
+    async def _create_connection(self) -> H2Protocol:
+        """As the library does it, but for the walk along the path, which may hang: connect(2)."""
+        purpose = self._socket.parent.name
+        peer = await blocking.call(purpose, self._socket, self._dial, undo=socket.socket.close)
+        try:
+            _, protocol = await self._loop.create_unix_connection(self._protocol_factory, sock=peer)
+        except BaseException:
+            peer.close()
+            raise
+        return protocol
+
+    def _dial(self) -> socket.socket:
+        """A connected socket; for a thread. Raises OSError."""
+        peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        try:
+            peer.connect(str(self._socket))
+        except BaseException:
+            peer.close()
+            raise
+        return peer
 
     def _protocol_factory(self) -> H2Protocol:
         plain = super()._protocol_factory()
@@ -241,32 +264,34 @@ class _BoundedChannel(Channel):
 
 
 async def ask(
-    socket: Path,
+    path: Path,
     call: Callable[[Channel], Awaitable[ResultT]],
     *,
     deadline_s: float,
     max_reply_bytes: int = MAX_MESSAGE_BYTES,
 ) -> ResultT:
-    """Dial ``socket``, make one call, hang up.
+    """Dial the socket at ``path``, make one call, hang up.
 
     Raises KubeletUnavailableError, and nothing else, whatever went wrong on the way: the socket
     missing or refusing, a hang-up at any moment, an error status, no answer in time.
     """
-    channel = _BoundedChannel(socket, max_reply_bytes)
+    channel = _BoundedChannel(path, max_reply_bytes)
     try:
         async with asyncio.timeout(deadline_s):
             return await call(channel)
     except TimeoutError as error:
-        raise KubeletUnavailableError(f"{socket}: no answer within {deadline_s:g} s") from error
+        # One of the dialling says itself what hangs; that of the deadline has no text.
+        text = f"{path}: {error.strerror or f'no answer within {deadline_s:g} s'}"
+        raise KubeletUnavailableError(text) from error
     except GRPCError as error:
-        text = f"{socket}: {error.status.name}: {error.message}"
+        text = f"{path}: {error.status.name}: {error.message}"
         raise KubeletUnavailableError(text) from error
     except OSError as error:
-        raise KubeletUnavailableError(f"{socket}: {error.strerror or error}") from error
+        raise KubeletUnavailableError(f"{path}: {error.strerror or error}") from error
     except (StreamTerminatedError, H2Error, AttributeError, AssertionError) as error:
         # The last two come from inside the library when the peer hangs up before the first
         # stream, or in the middle of a message.
-        raise KubeletUnavailableError(f"{socket}: hung up") from error
+        raise KubeletUnavailableError(f"{path}: hung up") from error
     finally:
         channel.close()
         await asyncio.sleep(0)  # the loop closes the socket in its next turn

@@ -35,6 +35,14 @@ class LinksChanged:
 
 
 @frozen
+class ScanFailing:
+    """The host cannot be read any more, or can again."""
+
+    error: str
+    """Why; empty = it can be read again."""
+
+
+@frozen
 class ScanStalled:
     """A scan takes unreasonably long; ``seconds`` so far. Told again when it is done, as 0."""
 

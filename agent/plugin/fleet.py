@@ -14,9 +14,10 @@ from agent.bus import Bus
 from agent.kubelet.hints import KubeletSocketAppeared, PluginFoldersChanged, PluginSocketChanged
 from agent.model.answers import Answers, Offer
 from agent.model.plugin_events import PoolServerState, ServerEnded
+from agent.plugin import folders
 from agent.plugin.pool import Limits, Pool, Surroundings
 from agent.plugin.registration import RegistrationMode
-from agent.plugin.sockets import remove_dead, require_room
+from agent.plugin.sockets import require_room
 from agent.roots import Roots
 
 
@@ -52,12 +53,12 @@ class Fleet:
 
     async def __aenter__(self) -> Self:
         """Raises SocketPathTooLongError if kubelet's folders leave no room for a socket name."""
-        folders = (self._roots.device_plugins, self._roots.plugins_registry)
+        device_plugins, registry = self._roots.device_plugins, self._roots.plugins_registry
         if self._mode != "watcher":
-            require_room(folders[0])
+            require_room(device_plugins)
         if self._mode != "legacy":
-            require_room(folders[1])
-        removed = remove_dead(folders)
+            require_room(registry)
+        removed = await folders.remove_dead((device_plugins, registry))
         if removed:
             logs.emit("plugin.leftovers_removed", sockets=[path.name for path in removed])
         on = self._bus.on

@@ -23,18 +23,13 @@ from agent.model.plugin_events import (
     StreamLost,
     StreamOpened,
 )
+from agent.plugin import folders
 from agent.plugin.feed import DeviceFeed
-from agent.plugin.registration import (
-    RegistrationMode,
-    Way,
-    choose_way,
-    register,
-    require_kubelet_socket,
-)
+from agent.plugin.registration import RegistrationMode, Way, register
 from agent.plugin.server import PoolServer
 from agent.plugin.service import DevicePluginService, RegistrationService
 from agent.plugin.signal import Signal
-from agent.plugin.sockets import Identity, find_foreign, identify, socket_path, socket_token
+from agent.plugin.sockets import Identity, socket_path, socket_token
 from agent.records import define, frozen
 from agent.roots import Roots
 from agent.tasks import Retry
@@ -82,7 +77,7 @@ class _Generation:
     server: PoolServer
     service: DevicePluginService
     kubelet: Identity | None
-    """kubelet.sock as it was when this generation began."""
+    """kubelet.sock as it was when this generation began; None for the watcher's way."""
     began_s: float
     dialled: bool = False
     streams_before: int = 0
@@ -111,6 +106,8 @@ class Pool:
         self._feed = DeviceFeed(self._signal, self)
         self._publish(offer)
         self._retry = Retry()
+        self._hinted = asyncio.Event()
+        """Set when the files of kubelet's folders may have changed since they were looked at."""
         self._now: _Generation | None = None
         self._ending = False
         self._empty_first = False
@@ -146,21 +143,29 @@ class Pool:
     def kubelet_appeared(self) -> None:
         """kubelet.sock was made: a new kubelet knows nothing of a legacy registration."""
         self._retry.hint()
-        now = self._now
-        if now is None or now.way != "legacy":
-            return
-        seen = identify(self._around.roots.kubelet_socket)
-        if seen is not None and seen != now.kubelet:
-            self._undo("kubelet.sock was replaced")
+        self._hinted.set()
 
     def look_again(self) -> None:
         """Anything may have changed in kubelet's folders."""
         self.kubelet_appeared()
-        self.socket_changed()
 
     def socket_changed(self) -> None:
         """Something happened to the socket's file: it was made, removed or replaced."""
-        if self._now is not None and not self._now.server.is_in_place():
+        self._hinted.set()
+
+    async def _follow_files(self, now: _Generation) -> None:
+        """End the generation once its socket or its kubelet.sock is another file than before."""
+        while True:
+            await self._hinted.wait()
+            self._hinted.clear()
+            await self._look_at_files(now)
+
+    async def _look_at_files(self, now: _Generation) -> None:
+        if now.way == "legacy":
+            seen = await folders.look_at(self._around.roots.kubelet_socket)
+            if seen is not None and seen != now.kubelet:
+                self._undo("kubelet.sock was replaced")
+        if not await now.server.is_in_place():
             self._undo("the socket was removed")
 
     @property
@@ -205,28 +210,32 @@ class Pool:
 
     async def _serve(self) -> bool:
         """One generation; tells whether it ended so that the next may follow at once."""
-        now = self._make_generation()
+        self._hinted.clear()
+        now = await self._make_generation()
         self._feed.begin()
         self._now = now
+        following = asyncio.create_task(self._follow_files(now))
+        following.add_done_callback(self._note_if_failed)
         try:
             await now.server.start()
             await self._register(now)
             return await self._follow(now)
         finally:
+            following.cancel()
             if self._empty_first:
                 await self._say_farewell()
             await now.server.close(
                 lambda: not now.service.answering, self._feed.end, lambda: not self._feed.live
             )
+            await asyncio.gather(following, return_exceptions=True)
             self._now = None
             self._touch()
 
-    def _make_generation(self) -> _Generation:
+    async def _make_generation(self) -> _Generation:
         roots = self._around.roots
-        way = choose_way(self._around.mode, roots)
-        self._warn_of_others()
-        if way == "legacy":
-            require_kubelet_socket(roots)
+        way = await folders.choose_way(self._around.mode, roots)
+        await self._warn_of_others()
+        kubelet = await folders.require_kubelet_socket(roots) if way == "legacy" else None
         self._generations += 1
         folder = roots.plugins_registry if way == "watcher" else roots.device_plugins
         token = socket_token(self._generations, self._around.process_token)
@@ -240,7 +249,6 @@ class Pool:
         handshake = RegistrationService(self.resource, self._note_dialled, self._note_verdict)
         path = socket_path(folder, self.resource, token)
         server = PoolServer(path, (service, handshake), self._signal)
-        kubelet = identify(roots.kubelet_socket)
         return _Generation(self._generations, way, server, service, kubelet, self._loop_s())
 
     async def _register(self, now: _Generation) -> None:
@@ -252,7 +260,7 @@ class Pool:
         )
         if await self._signal.run_unless(lambda: self._is_over(now), call):
             self._note_registered(now)
-            if not now.server.is_in_place():
+            if not await now.server.is_in_place():
                 self._undo("the socket was removed")
 
     async def _await_verdict(self, now: _Generation) -> None:
@@ -378,16 +386,21 @@ class Pool:
         self._bug = bug
         self._signal.wake()
 
+    def _note_if_failed(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, Exception):
+            self._note_bug(error)
+
     def _undo(self, why: str) -> None:
         if self._now is not None and self._now.undone is None:
             self._now.undone = why
             logs.emit("plugin.undone", resource=self.resource, why=why)
             self._signal.wake()
 
-    def _warn_of_others(self) -> None:
+    async def _warn_of_others(self) -> None:
         roots = self._around.roots
-        folders = (roots.device_plugins, roots.plugins_registry)
-        for path in find_foreign(folders, self.resource):
+        both = (roots.device_plugins, roots.plugins_registry)
+        for path in await folders.find_foreign(both, self.resource):
             logs.emit_once("plugin.other_live", str(path), resource=self.resource, socket=path)
 
     def _touch(self) -> None:

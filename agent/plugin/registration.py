@@ -6,7 +6,6 @@ from typing import Literal
 
 from grpclib.client import Channel
 
-from agent.errors import KubeletUnavailableError
 from agent.kubelet.wire import ask
 from agent.plugin.service import API_VERSION
 from agent.roots import Roots
@@ -17,13 +16,6 @@ RegistrationMode = Literal["auto", "watcher", "legacy"]
 
 REGISTER_DEADLINE_S = 10.0
 """Kubelet itself gives up dialling back after ten seconds."""
-
-
-def choose_way(mode: RegistrationMode, roots: Roots) -> Way:
-    """The way to go now; ``auto`` is the watcher's wherever its folder exists."""
-    if mode != "auto":
-        return mode
-    return "watcher" if roots.plugins_registry.is_dir() else "legacy"
 
 
 async def register(
@@ -41,9 +33,3 @@ async def register(
         await v1beta1.RegistrationStub(channel).register(request)
 
     await ask(roots.kubelet_socket, call, deadline_s=REGISTER_DEADLINE_S)
-
-
-def require_kubelet_socket(roots: Roots) -> None:
-    """Raises KubeletUnavailableError while kubelet.sock does not exist."""
-    if not roots.kubelet_socket.exists():
-        raise KubeletUnavailableError(f"{roots.kubelet_socket}: no such socket")

@@ -12,9 +12,10 @@ from grpclib.protocol import H2Protocol
 from grpclib.server import Server
 
 from agent.kubelet.wire import Peers, ServedConnection
+from agent.plugin import folders
 from agent.plugin.decoding import PluginCodec
 from agent.plugin.signal import Signal
-from agent.plugin.sockets import BoundSocket, bind_socket
+from agent.plugin.sockets import BoundSocket
 
 if TYPE_CHECKING:
     from grpclib._typing import IServable
@@ -63,17 +64,17 @@ class PoolServer:
 
     async def start(self) -> None:
         """Listen, then let the name appear. Raises KubeletUnavailableError if that cannot be."""
-        self._bound = bind_socket(self.path)
+        self._bound = await folders.bind(self.path)
         try:
             await self._server.start(sock=self._bound.listener)
         except BaseException:
-            self._bound.unlink()
             self._bound.listener.close()
+            await folders.remove(self._bound)
             raise
 
-    def is_in_place(self) -> bool:
-        """Whether the path leads to this server."""
-        return self._bound is not None and self._bound.is_in_place()
+    async def is_in_place(self) -> bool:
+        """Whether the path leads to this server; yes where the folder's fault hides that."""
+        return self._bound is None or await folders.is_in_place(self._bound)
 
     async def close(
         self,
@@ -90,7 +91,7 @@ class PoolServer:
         if self._bound is None:
             return
         await self._within(ANSWER_LIMIT_S, is_answered)
-        self._bound.unlink()
+        await folders.remove(self._bound)
         end_streams()
         await self._within(END_LIMIT_S, is_ended)
         await self._within(HANG_UP_LIMIT_S, self._has_no_peers)

@@ -39,8 +39,20 @@ class Identity:
 def identify(path: Path) -> Identity | None:
     """The identity of the file at ``path``, None if there is none or it cannot be seen."""
     try:
-        status = path.lstat()
+        return look_at(path)
     except OSError:
+        return None
+
+
+def look_at(path: Path) -> Identity | None:
+    """The identity of the file at ``path``, None if there is none.
+
+    Raises OSError where that cannot be found out: a folder that cannot be searched hides its files,
+    but they are still there.
+    """
+    try:
+        status = path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
         return None
     return Identity(status.st_dev, status.st_ino, status.st_mtime_ns)
 
@@ -152,20 +164,24 @@ def is_listening(path: Path) -> bool:
 
 
 def remove_dead(folders: Iterable[Path]) -> tuple[Path, ...]:
-    """Remove sockets of earlier processes of ours; one on which somebody listens is not touched."""
+    """Remove sockets of earlier processes of ours; one on which somebody listens is not touched.
+
+    What cannot be removed stays, and the next start tries again. Returns what was removed.
+    """
     dead = [
         path
         for folder in folders
         for path in _socket_files(folder)
         if _OURS.match(path.name) and not is_listening(path)
     ]
-    for path in dead:
-        path.unlink(missing_ok=True)
-    return tuple(dead)
+    return tuple(path for path in dead if _remove(path))
 
 
 def find_foreign(folders: Iterable[Path], resource: str) -> tuple[Path, ...]:
-    """The Go plugin's sockets of a resource on which it still listens; dead ones are removed."""
+    """The Go plugin's sockets of a resource on which it still listens.
+
+    Dead ones are removed where that can be done.
+    """
     live: list[Path] = []
     for folder in folders:
         path = folder / f"{_stem(resource)}.sock"
@@ -174,8 +190,17 @@ def find_foreign(folders: Iterable[Path], resource: str) -> tuple[Path, ...]:
         if is_listening(path):
             live.append(path)
         else:
-            path.unlink(missing_ok=True)
+            _remove(path)
     return tuple(live)
+
+
+def _remove(path: Path) -> bool:
+    """Remove a file; tells whether it is gone."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError:
+        return False
+    return True
 
 
 def _is_socket(path: Path) -> bool:

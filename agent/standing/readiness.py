@@ -35,13 +35,16 @@ def _missing(state: AgentState) -> Iterator[str]:
     if state.stopping:
         yield "it was asked to stop"
     if not state.config.in_force:
-        yield "no configuration is in force"
+        why = f": {state.config.rejected}" if state.config.rejected else ""
+        yield f"no configuration is in force{why}"
     for resource, holder in state.waiting_for.items():
         yield f"{resource}: waiting for another agent that serves it on this node: {holder}"
     if not state.serving:
         yield "the first scan of the host is not done"
     if state.scan.stalled_s:
         yield f"a scan of the host hangs since {state.scan.stalled_s:.0f} s"
+    if state.scan.failing:
+        yield f"the host cannot be read, the last facts stay in force: {state.scan.failing}"
     for resource, outlook in state.outlooks.items():
         count = len(outlook.pool.members)
         server = state.server_of.get(resource)
@@ -64,12 +67,14 @@ def _without_stream(state: AgentState, resource: str) -> str:
 def _details(state: AgentState) -> Iterator[str]:
     if state.config.idle:
         yield state.config.idle
-    if state.config.rejected:
+    if state.config.rejected and state.config.in_force:
         yield (
             "the configuration file as it is now is refused, the last good one stays in force: "
             f"{state.config.rejected}"
         )
     for refused in state.config.refused:
         yield f"pool {refused} was refused at the start because of its errors"
+    for path in state.hanging:
+        yield f"the file system at {path} hangs: what needs it fails or waits"
     if state.netlink == "closed":
         yield "kernel events cannot be had: changes of the host are seen by the slow scan only"

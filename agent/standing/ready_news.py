@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Callable
 from contextlib import ExitStack
 
-from agent import logs
+from agent import blocking, logs
 from agent.bus import Bus
 from agent.config.keeper import ConfigChanged, ConfigRejected
-from agent.model.events import ScanStalled
+from agent.model.events import ScanFailing, ScanStalled
 from agent.model.plugin_events import RegistrationFailed, StreamLost, StreamOpened
 from agent.standing.readiness import Readiness, readiness
 from agent.standing.state import AgentState
@@ -25,6 +25,7 @@ _CAUSES = (
     ConfigRejected,
     PoolsChanged,
     RegistrationFailed,
+    ScanFailing,
     ScanStalled,
     StreamLost,
     StreamOpened,
@@ -45,6 +46,7 @@ class ReadinessNews:
         with ExitStack() as subscriptions:
             for cause in _CAUSES:
                 subscriptions.callback(self._bus.on(cause, lambda _: self._changed.set()))
+            subscriptions.callback(blocking.on_change(self._changed.set))
             while True:
                 await self._look()
 

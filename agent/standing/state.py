@@ -25,6 +25,8 @@ class ScanStanding:
     """How long the last one took."""
     stalled_s: float = 0.0
     """How long the one under way has been hanging; 0 = none hangs."""
+    failing: str = ""
+    """Why the host cannot be read; empty = it can."""
 
 
 @frozen(slots=False)
@@ -59,6 +61,10 @@ class AgentState:
     """``open``, ``closed`` or ``off``."""
     overruns: int = 0
     """How often the kernel dropped link events since the start."""
+    hanging: tuple[str, ...] = ()
+    """Paths at which a call of the system hangs."""
+    lines_dropped: int = 0
+    """Lines of the log stream that were dropped since the start."""
     changed_at: Mapping[str, float] = attrs.field(factory=dict)
     """Device id -> since when its health has been so, seconds since 1970; absent = not known."""
 

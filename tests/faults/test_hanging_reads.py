@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from agent.allocator import HANGING_AT_MOST
+from agent import blocking
 from agent.host.layout import HostBuilder
 from tests.e2e.conftest import ConfigFile, pool
 from tests.support.agent import AgentProcess
@@ -23,7 +23,7 @@ PF = "0000:3b:00.0"
 OTHER_PF = "0000:5e:00.0"
 NET = "example.com/net"
 OTHER = "example.com/other"
-THREADS = HANGING_AT_MOST + 1 + min(32, (os.cpu_count() or 1) + 4)
+THREADS = blocking.THREADS["reread"] + 16
 """Reads that hang, the scan, and asyncio's own workers for files."""
 
 

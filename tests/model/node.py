@@ -17,7 +17,7 @@ from unittest.mock import patch
 
 import looptime
 
-from agent import allocator
+from agent import blocking
 from agent.config.load import load_config
 from agent.config.schema import Config
 from agent.daemon import Daemon
@@ -86,6 +86,17 @@ class Loop(
 
 async def _at_once(work: Callable[[], Snapshot]) -> Snapshot:
     """Scan in the loop, in no time."""
+    return work()
+
+
+async def _call_at_once(
+    purpose: str,
+    path: Path | str,
+    work: Callable[[], T],
+    **limits: object,
+) -> T:
+    """As blocking.call, in the loop."""
+    del purpose, path, limits
     return work()
 
 
@@ -179,7 +190,7 @@ class Node:
         """The ends of kubelets that end by themselves."""
         self._patches = ExitStack()
         # Threads know nothing of virtual time: it would be over before they have begun.
-        self._patches.enter_context(patch.object(allocator, "in_daemon_thread", _at_once))
+        self._patches.enter_context(patch.object(blocking, "call", _call_at_once))
 
     def run(self, work: Any) -> Any:  # noqa: ANN401 - whatever the work gives
         """Let the loop run until ``work`` is done."""

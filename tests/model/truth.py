@@ -40,7 +40,7 @@ FIXED_TASKS = Counter(
         "ReadinessNews.run": 1,
     }
 )
-TASKS_OF_A_POOL = ("Pool.run", "request_handler")
+TASKS_OF_A_POOL = ("Pool.run", "Pool._follow_files", "request_handler")
 FIXED_SOCKETS = 5
 """The loop's own pair, the admin socket, kubelet.sock, and that of pod-resources."""
 SOCKETS_OF_A_POOL = 3

@@ -167,10 +167,9 @@ async def running_fleet(
 ) -> AsyncIterator[Node]:
     """A fleet with its watch on kubelet's folders; ended politely."""
     bus = Bus()
-    with KubeletWatch(roots, bus) as watch:
-        async with asyncio.TaskGroup() as tasks:
-            watching = tasks.create_task(watch.run())
-            fleet = Fleet(roots, answers or FixedAnswers(), bus, tasks, mode, limits=limits)
-            async with fleet:
-                yield Node(roots, fleet, bus)
-            watching.cancel()
+    async with KubeletWatch(roots, bus) as watch, asyncio.TaskGroup() as tasks:
+        watching = tasks.create_task(watch.run())
+        fleet = Fleet(roots, answers or FixedAnswers(), bus, tasks, mode, limits=limits)
+        async with fleet:
+            yield Node(roots, fleet, bus)
+        watching.cancel()

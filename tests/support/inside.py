@@ -8,8 +8,11 @@ import subprocess
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
+from unittest.mock import patch
 
 import pytest
+
+from agent import blocking
 
 T = TypeVar("T")
 
@@ -40,13 +43,17 @@ def ip(*commands: str) -> None:
 
 
 def _apart(flags: int, work: Callable[[], T]) -> T:
-    """In a thread of its own: only that thread, and what it starts, changes its namespaces."""
+    """In a thread of its own: only that thread, and what it starts, changes its namespaces.
+
+    The agent keeps the threads of its blocking calls: inside, it starts others.
+    """
 
     def leave_and_work() -> T:
         libc = ctypes.CDLL(None, use_errno=True)
         if libc.unshare(flags) != 0:
             raise OSError(ctypes.get_errno(), "unshare")
-        return work()
+        with patch.dict(blocking._workers, clear=True):
+            return work()
 
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(leave_and_work).result()

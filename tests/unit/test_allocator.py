@@ -13,7 +13,9 @@ from typing import Any
 import attrs
 import pytest
 
-from agent.allocator import HANGING_AT_MOST, Allocator
+from agent import blocking
+from agent.allocator import Allocator
+from agent.blocking import THREADS
 from agent.bus import Bus
 from agent.config.schema import AllocationPolicy
 from agent.errors import DeviceNotUsableError, UnknownDeviceError
@@ -203,7 +205,6 @@ async def test_a_read_that_hangs_is_not_waited_for_long(roots: Roots, log_lines:
     assert log_lines.fields("allocation.stale_facts") == [{"devices": fec.id}]
 
 
-@pytest.mark.looptime
 async def test_reads_that_hang_are_limited_in_number_and_begun_again_once_they_end(
     roots: Roots,
 ) -> None:
@@ -216,14 +217,16 @@ async def test_reads_that_hang_are_limited_in_number_and_begun_again_once_they_e
         return devices
 
     asked = allocator(roots, reread=hangs)
-    for _ in range(HANGING_AT_MOST + 3):
+    for _ in range(THREADS["reread"] + 3):
         assert (await asked.allocate(VF, (A,))).envs
-    assert len(begun) == HANGING_AT_MOST
+    assert len(begun) == THREADS["reread"]
+    answers = asyncio.Event()
+    end = blocking.on_change(lambda: None if blocking.hanging() else answers.set())
     go.set()
-    for thread in begun:
-        thread.join(20)
+    await answers.wait()
+    end()
     await asked.allocate(VF, (A,))
-    assert len(begun) == HANGING_AT_MOST + 1
+    assert len(begun) == THREADS["reread"] + 1
 
 
 async def test_a_process_without_descriptors_answers_with_the_facts_of_the_last_scan(

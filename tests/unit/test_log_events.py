@@ -14,7 +14,7 @@ import agent
 from agent.log_events import EVENTS, LogEvent
 
 SOURCE = Path(agent.__file__).parent
-EMITTERS = {"emit": 1, "emit_once": 2, "emit_crash": 2, "forget": 2}
+EMITTERS = {"emit": 1, "emit_once": 2, "emit_crash": 2, "forget": 2, "record_of": 1}
 """Function of agent.logs -> how many positional arguments it takes, the event's name first."""
 
 

@@ -270,14 +270,15 @@ async def test_an_error_in_the_thread_reaches_the_one_who_waits() -> None:
 
 
 async def test_giving_up_on_the_thread_does_not_disturb_it() -> None:
-    go, ended = threading.Event(), threading.Event()
+    begun, go, ended = threading.Event(), threading.Event(), threading.Event()
 
     def work() -> None:
+        begun.set()
         go.wait(20)
         ended.set()
 
     waiting = asyncio.create_task(in_daemon_thread(work))
-    await asyncio.sleep(0)
+    assert await asyncio.to_thread(begun.wait, 20)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
@@ -286,7 +287,7 @@ async def test_giving_up_on_the_thread_does_not_disturb_it() -> None:
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_a_thread_that_outlives_the_loop_ends_in_silence(fails: bool) -> None:  # noqa: FBT001
+def test_a_scan_that_outlives_the_loop_ends_in_silence(fails: bool) -> None:  # noqa: FBT001
     begun, go = threading.Event(), threading.Event()
     threads: list[threading.Thread] = []
 
@@ -304,8 +305,7 @@ def test_a_thread_that_outlives_the_loop_ends_in_silence(fails: bool) -> None:  
 
     asyncio.run(leave_early())
     go.set()
-    threads[0].join(20)
-    assert not threads[0].is_alive()
+    assert asyncio.run(in_daemon_thread(threading.current_thread)) is threads[0], "it goes on"
 
 
 @pytest.mark.looptime

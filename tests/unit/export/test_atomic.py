@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.export.atomic import read_plain, remove_drafts, write_atomic
+from agent.export.atomic import read_plain, remove_drafts, write_atomic, write_now
 from agent.export.leftovers import remove_leftover_drafts
 from agent.roots import Roots
 from tests.support.inside import in_own_mounts, needs_root
@@ -154,7 +154,7 @@ def on_tmpfs(folder: Path, options: str, data: bytes) -> tuple[int | None, bytes
         if options:
             subprocess.run(["mount", "-o", f"remount,{options}", folder], check=True)
         try:
-            asyncio.run(write_atomic(folder / "file", data, 0o644))
+            write_now(folder / "file", data, 0o644)
         except OSError as error:
             return error.errno, (folder / "file").read_bytes(), names(folder)
         return None, (folder / "file").read_bytes(), names(folder)
@@ -256,29 +256,30 @@ asyncio.run(write_atomic(pathlib.Path(sys.argv[1]), b"new", 0o444))
 """
 
 
-def test_the_draft_of_a_write_that_was_killed_before_its_rename_goes_at_the_next_start(
+async def test_the_draft_of_a_write_that_was_killed_before_its_rename_goes_at_the_next_start(
     tmp_path: Path,
 ) -> None:
     roots = Roots(tmp_path)
     for folder in (roots.device_info, roots.cdi):
         killed = [sys.executable, "-c", KILLED_BEFORE_RENAME, str(folder / "file")]
-        assert subprocess.run(killed, check=False).returncode == -signal.SIGKILL
+        process = await asyncio.create_subprocess_exec(*killed)
+        assert await process.wait() == -signal.SIGKILL
         (draft,) = names(folder)
         (folder / "kept").touch()
-        assert draft in remove_leftover_drafts(roots)
+        assert draft in await remove_leftover_drafts(roots)
         assert names(folder) == ["kept"]
-    assert remove_leftover_drafts(roots) == ()
+    assert await remove_leftover_drafts(roots) == ()
 
 
-async def test_a_write_that_is_cancelled_leaves_no_draft(tmp_path: Path) -> None:
-    path = tmp_path / "file"
+async def test_a_write_that_is_cancelled_is_finished_and_leaves_no_draft(tmp_path: Path) -> None:
+    path, large = tmp_path / "file", bytes(2**26)
     path.write_bytes(OLD)
-    writing = asyncio.create_task(write_atomic(path, bytes(2**26), 0o644))
+    writing = asyncio.create_task(write_atomic(path, large, 0o644))
     while not has_draft_with_content(tmp_path):
         await asyncio.sleep(0)
         assert not writing.done()
     writing.cancel()
     with pytest.raises(asyncio.CancelledError):
         await writing
+    assert await read_plain(path, len(large)) == large
     assert names(tmp_path) == ["file"]
-    assert path.read_bytes() == OLD

@@ -56,7 +56,7 @@ async def holder(roots: Roots, *resources: str) -> AsyncIterator[asyncio.subproc
 @asynccontextmanager
 async def running(locks: ResourceLocks, roots: Roots, bus: Bus) -> AsyncIterator[None]:
     """The locks as the agent runs them: beside the watch of kubelet's folders."""
-    with KubeletWatch(roots, bus) as watch:
+    async with KubeletWatch(roots, bus) as watch:
         tasks = [asyncio.create_task(watch.run()), asyncio.create_task(locks.run())]
         try:
             yield

@@ -47,11 +47,10 @@ class Hints:
 @asynccontextmanager
 async def watching(roots: Roots) -> AsyncIterator[Hints]:
     bus = Bus()
-    with KubeletWatch(roots, bus) as watch:
-        async with asyncio.TaskGroup() as tasks:
-            task = tasks.create_task(watch.run())
-            yield Hints(bus)
-            task.cancel()
+    async with KubeletWatch(roots, bus) as watch, asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(watch.run())
+        yield Hints(bus)
+        task.cancel()
 
 
 def bind(path: Path) -> None:
