@@ -94,14 +94,31 @@ _ALL = (
     LogEvent(
         "plugin.stream_lost",
         WARNING,
-        ("resource", "generation"),
+        ("resource", "generation", "times"),
         "Kubelet stopped following the list, by restarting or by an error of its own; the "
-        "resource is registered again.",
+        "resource is registered again. Where it happens again and again, said once, then at the "
+        "10th, 100th ... time.",
+    ),
+    LogEvent(
+        "plugin.unsteady",
+        WARNING,
+        ("resource", "within_s", "times"),
+        "Several registrations in a row ended so soon: kubelet ends the list's stream, or the "
+        "socket is removed. The agent registers again less and less often, at least every 10 s; "
+        "kubelet's log says more.",
+    ),
+    LogEvent(
+        "plugin.unwatched",
+        WARNING,
+        ("resource", "folder", "after_s", "times"),
+        "Kubelet runs, and does not dial the sockets in its plugin watcher's folder: resources are "
+        "registered by kubelet.sock. Mount the folder that this kubelet follows, or run with "
+        "--registration legacy.",
     ),
     LogEvent(
         "plugin.undone",
         INFO,
-        ("resource", "why"),
+        ("resource", "why", "times"),
         "Something took a registration's ground away (its socket, kubelet.sock, its options); "
         "the resource is registered again.",
     ),

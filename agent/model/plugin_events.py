@@ -95,3 +95,5 @@ class PoolServerState:
     """Why the latest attempt failed; None once registered."""
     since_s: float
     """Loop time (s) at which the server came into this state."""
+    note: str = ""
+    """What people should know though the resource is served; empty = nothing."""

@@ -15,8 +15,9 @@ from agent.kubelet.hints import KubeletSocketAppeared, PluginFoldersChanged, Plu
 from agent.model.answers import Answers, Offer
 from agent.model.plugin_events import PoolServerState, ServerEnded
 from agent.plugin import folders
-from agent.plugin.pool import Limits, Pool, Surroundings
-from agent.plugin.registration import RegistrationMode
+from agent.plugin.generation import Limits, Surroundings
+from agent.plugin.pool import Pool
+from agent.plugin.registration import RegistrationMode, Ways
 from agent.plugin.sockets import require_room
 from agent.roots import Roots
 
@@ -44,8 +45,9 @@ class Fleet:
         self._bus = bus
         self._tasks = tasks
         self._mode = mode
+        ways = Ways(mode, roots.plugins_registry)
         self._around = Surroundings(
-            roots, answers, bus, mode, os.urandom(4).hex(), limits or Limits()
+            roots, answers, bus, os.urandom(4).hex(), limits or Limits(), ways
         )
         self._pools: dict[str, Pool] = {}
         self._leaving: dict[str, Pool] = {}

@@ -13,7 +13,7 @@ from typing import TypeVar
 from agent import blocking, logs
 from agent.errors import KubeletUnavailableError
 from agent.plugin import sockets
-from agent.plugin.registration import RegistrationMode, Way
+from agent.plugin.registration import Way, Ways
 from agent.plugin.sockets import BoundSocket, Identity
 from agent.remedies import with_remedy
 from agent.roots import Roots
@@ -24,13 +24,15 @@ REMOVE_LIMIT_S = 0.5
 T = TypeVar("T")
 
 
-async def choose_way(mode: RegistrationMode, roots: Roots) -> Way:
-    """The way to register now; ``auto`` is the watcher's wherever its folder exists.
+async def choose_way(ways: Ways, roots: Roots) -> Way:
+    """The way to register now; ``auto`` is the watcher's where its folder exists and is watched.
 
     A folder that cannot be looked at counts as missing, since kubelet cannot follow it either.
     """
-    if mode != "auto":
-        return mode
+    if ways.mode != "auto":
+        return ways.mode
+    if ways.is_unwatched:
+        return "legacy"
     folder = roots.plugins_registry
     is_there = await _or_none(folder, folder.is_dir)
     return "watcher" if is_there else "legacy"
@@ -43,6 +45,12 @@ async def require_kubelet_socket(roots: Roots) -> Identity:
     if identity is None:
         raise KubeletUnavailableError(f"{path}: no such socket")
     return identity
+
+
+async def is_kubelet_served(roots: Roots) -> bool:
+    """Whether a process listens on kubelet.sock."""
+    path = roots.kubelet_socket
+    return bool(await _or_none(path, lambda: sockets.is_listening(path)))
 
 
 async def look_at(path: Path) -> Identity | None:

@@ -7,13 +7,11 @@ are closed before the next generation registers.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from contextlib import suppress
 
 from agent import logs
-from agent.bus import Bus
 from agent.errors import KubeletUnavailableError
-from agent.model.answers import Advertised, Answers, Offer
+from agent.model.answers import Advertised, Offer
 from agent.model.plugin_events import (
     ListMade,
     ListPushed,
@@ -25,69 +23,21 @@ from agent.model.plugin_events import (
 )
 from agent.plugin import folders
 from agent.plugin.feed import DeviceFeed
-from agent.plugin.registration import RegistrationMode, Way, register
+from agent.plugin.generation import Generation, Surroundings
+from agent.plugin.registration import register
 from agent.plugin.server import PoolServer
 from agent.plugin.service import DevicePluginService, RegistrationService
 from agent.plugin.signal import Signal
-from agent.plugin.sockets import Identity, socket_path, socket_token
-from agent.records import define, frozen
-from agent.roots import Roots
-from agent.tasks import Retry
+from agent.plugin.sockets import socket_path, socket_token
+from agent.plugin.watcher import await_verdict, await_within
+from agent.tasks import QUICK_TRIES, Retry
 
-STEADY_S = 1.0
-"""A stream that lived so long was a success: what ends it is answered at once."""
 HASTE_S = 0.05
 """A generation undone from outside within less is not made anew without a pause."""
+OPTIONS_CHANGED = "the options changed"
+KUBELET_REPLACED = "kubelet.sock was replaced"
 FAREWELL_LIMIT_S = 0.25
 """For kubelet to take the empty list of a resource that is no more."""
-
-
-@frozen
-class Limits:
-    """How long kubelet may take (s) before the attempt counts as failed."""
-
-    stream_s: float = 5.0
-    """From registration to ListAndWatch; kubelet opens it at once."""
-    undialled_s: float = 60.0
-    """From a socket in the watcher's folder to GetInfo. Kubelet looks each second, and in its own
-    back-off at least every two minutes; a fresh name makes it begin anew."""
-    verdict_s: float = 15.0
-    """From GetInfo to NotifyRegistrationStatus; kubelet's own limits add up to less."""
-
-
-@frozen
-class Surroundings:
-    """What all pools of a fleet share."""
-
-    roots: Roots
-    answers: Answers
-    bus: Bus
-    mode: RegistrationMode
-    process_token: str
-    """Eight hex digits that tell this process's sockets from those of others."""
-    limits: Limits
-
-
-@define
-class _Generation:
-    """What happened to one server since it was made."""
-
-    number: int
-    way: Way
-    server: PoolServer
-    service: DevicePluginService
-    kubelet: Identity | None
-    """kubelet.sock as it was when this generation began; None for the watcher's way."""
-    began_s: float
-    dialled: bool = False
-    streams_before: int = 0
-    """How many streams had been opened when kubelet's plugin watcher last asked who serves."""
-    registered: bool = False
-    streams_due: int = 1
-    """How many must have been opened by now: a kubelet that registers the socket follows it."""
-    refusal: str | None = None
-    undone: str | None = None
-    """What came from outside and ended it: a socket gone, kubelet.sock replaced."""
 
 
 class Pool:
@@ -108,7 +58,7 @@ class Pool:
         self._retry = Retry()
         self._hinted = asyncio.Event()
         """Set when the files of kubelet's folders may have changed since they were looked at."""
-        self._now: _Generation | None = None
+        self._now: Generation | None = None
         self._ending = False
         self._empty_first = False
         self._bug: Exception | None = None
@@ -123,7 +73,7 @@ class Pool:
         self._publish(offer)
         if offer.preference != self._preference:
             self._preference = offer.preference
-            self._undo("the options changed")
+            self._undo(OPTIONS_CHANGED)
 
     def _publish(self, offer: Offer) -> None:
         if self._feed.publish(offer.devices):
@@ -153,18 +103,21 @@ class Pool:
         """Something happened to the socket's file: it was made, removed or replaced."""
         self._hinted.set()
 
-    async def _follow_files(self, now: _Generation) -> None:
+    async def _follow_files(self, now: Generation) -> None:
         """End the generation once its socket or its kubelet.sock is another file than before."""
         while True:
             await self._hinted.wait()
             self._hinted.clear()
             await self._look_at_files(now)
 
-    async def _look_at_files(self, now: _Generation) -> None:
-        if now.way == "legacy":
-            seen = await folders.look_at(self._around.roots.kubelet_socket)
-            if seen is not None and seen != now.kubelet:
-                self._undo("kubelet.sock was replaced")
+    async def _look_at_files(self, now: Generation) -> None:
+        seen = await folders.look_at(self._around.roots.kubelet_socket)
+        if seen is not None and seen != now.kubelet:
+            if now.way == "legacy":
+                self._undo(KUBELET_REPLACED)
+            else:
+                now.kubelet, now.kubelet_since_s = seen, self._loop_s()
+                self._signal.wake()
         if not await now.server.is_in_place():
             self._undo("the socket was removed")
 
@@ -186,6 +139,7 @@ class Pool:
             lists_pushed=self._lists_pushed,
             last_error=self._last_error,
             since_s=self._since_s,
+            note=self._around.ways.note,
         )
 
     async def run(self) -> None:
@@ -198,6 +152,8 @@ class Pool:
     async def _attempt(self) -> None:
         try:
             at_once = await self._serve()
+            if not at_once:
+                self._note_short_life()
         except KubeletUnavailableError as error:
             at_once = False
             self._note_failure(str(error))
@@ -205,8 +161,24 @@ class Pool:
             raise self._bug
         if at_once:
             self._retry.succeeded()
+            self._forget_ends()
         elif not self._ending:
             await self._retry.wait()
+
+    def _forget_ends(self) -> None:
+        """A generation lived: the next end of one is news again."""
+        for event in ("plugin.stream_lost", "plugin.undone", "plugin.unsteady"):
+            logs.forget(event, self.resource)
+
+    def _note_short_life(self) -> None:
+        """A generation was registered, and ended soon; several of them in a row are a problem."""
+        if self._retry.failures >= QUICK_TRIES and not self._ending:
+            logs.emit_once(
+                "plugin.unsteady",
+                self.resource,
+                resource=self.resource,
+                within_s=self._around.limits.steady_s,
+            )
 
     async def _serve(self) -> bool:
         """One generation; tells whether it ended so that the next may follow at once."""
@@ -225,15 +197,18 @@ class Pool:
             if self._empty_first:
                 await self._say_farewell()
             await now.server.close(
-                lambda: not now.service.answering, self._feed.end, lambda: not self._feed.live
+                self._feed.end,
+                is_answered=lambda: not now.service.answering,
+                is_ended=lambda: not self._feed.live,
+                is_urgent=lambda: self._ending,
             )
             await asyncio.gather(following, return_exceptions=True)
             self._now = None
             self._touch()
 
-    async def _make_generation(self) -> _Generation:
+    async def _make_generation(self) -> Generation:
         roots = self._around.roots
-        way = await folders.choose_way(self._around.mode, roots)
+        way = await folders.choose_way(self._around.ways, roots)
         await self._warn_of_others()
         kubelet = await folders.require_kubelet_socket(roots) if way == "legacy" else None
         self._generations += 1
@@ -249,36 +224,34 @@ class Pool:
         handshake = RegistrationService(self.resource, self._note_dialled, self._note_verdict)
         path = socket_path(folder, self.resource, token)
         server = PoolServer(path, (service, handshake), self._signal)
-        return _Generation(self._generations, way, server, service, kubelet, self._loop_s())
+        now_s = self._loop_s()
+        return Generation(self._generations, way, server, service, kubelet, now_s, now_s)
 
-    async def _register(self, now: _Generation) -> None:
+    async def _register(self, now: Generation) -> None:
         if now.way == "watcher":
-            await self._await_verdict(now)
+            await await_verdict(
+                self.resource, now, self._around, self._signal, lambda: self._is_over(now)
+            )
             return
         call = register(
             self._around.roots, self.resource, now.server.path.name, now.service.options
         )
-        if await self._signal.run_unless(lambda: self._is_over(now), call):
+        try:
+            is_answered = await self._signal.run_unless(lambda: self._is_over(now), call)
+        except KubeletUnavailableError:
+            if await folders.is_kubelet_served(self._around.roots):
+                self._around.ways.legacy_failed()
+            raise
+        if is_answered:
             self._note_registered(now)
             if not await now.server.is_in_place():
                 self._undo("the socket was removed")
 
-    async def _await_verdict(self, now: _Generation) -> None:
-        heard = f"{self.resource}: no word from kubelet's plugin watcher"
-        await self._within(
-            self._around.limits.undialled_s,
-            heard,
-            lambda: now.dialled or now.registered or self._is_over(now),
-        )
-        heard = f"{self.resource}: kubelet asked who serves the socket, then gave no verdict"
-        await self._within(
-            self._around.limits.verdict_s, heard, lambda: now.registered or self._is_over(now)
-        )
-
-    async def _follow(self, now: _Generation) -> bool:
+    async def _follow(self, now: Generation) -> bool:
         missing = f"{self.resource}: registered, but kubelet did not ask for the list"
         while not self._is_over(now):
-            await self._within(
+            await await_within(
+                self._signal,
                 self._around.limits.stream_s,
                 missing,
                 lambda: self._feed.opened >= now.streams_due or self._is_over(now),
@@ -293,18 +266,10 @@ class Pool:
         if now.refusal is not None:
             raise KubeletUnavailableError(f"{self.resource}: kubelet refused: {now.refusal}")
         age_s = self._loop_s() - now.began_s
-        return age_s >= (HASTE_S if now.undone else STEADY_S)
+        is_of_kubelet = now.undone in {KUBELET_REPLACED, OPTIONS_CHANGED}
+        return age_s >= (HASTE_S if is_of_kubelet else self._around.limits.steady_s)
 
-    async def _within(
-        self, limit_s: float, otherwise: str, condition: Callable[[], object]
-    ) -> None:
-        try:
-            async with asyncio.timeout(limit_s):
-                await self._signal.until(condition)
-        except TimeoutError:
-            raise KubeletUnavailableError(f"{otherwise} within {limit_s:g} s") from None
-
-    def _is_over(self, now: _Generation) -> bool:
+    def _is_over(self, now: Generation) -> bool:
         return bool(self._ending or self._bug or now.undone or now.refusal is not None)
 
     async def _say_farewell(self) -> None:
@@ -324,7 +289,12 @@ class Pool:
     def stream_lost(self) -> None:
         """Kubelet follows the list no more, and will never ask for it again by itself."""
         self._touch()
-        logs.emit("plugin.stream_lost", resource=self.resource, generation=self._generations)
+        logs.emit_once(
+            "plugin.stream_lost",
+            self.resource,
+            resource=self.resource,
+            generation=self._generations,
+        )
         self._around.bus.publish(StreamLost(self.resource, self._generations))
 
     def list_pushed(self, sequence: int, devices: tuple[Advertised, ...]) -> None:
@@ -344,6 +314,7 @@ class Pool:
     def _note_dialled(self) -> None:
         if self._now is not None:
             self._now.dialled = True
+            self._around.ways.dialled()
             self._now.streams_before = self._feed.opened
             self._signal.wake()
 
@@ -356,7 +327,7 @@ class Pool:
             self._now.refusal = error or "no reason given"
         self._signal.wake()
 
-    def _note_registered(self, now: _Generation) -> None:
+    def _note_registered(self, now: Generation) -> None:
         now.registered = True
         now.streams_due = now.streams_before + 1
         self._registrations += 1
@@ -394,7 +365,7 @@ class Pool:
     def _undo(self, why: str) -> None:
         if self._now is not None and self._now.undone is None:
             self._now.undone = why
-            logs.emit("plugin.undone", resource=self.resource, why=why)
+            logs.emit_once("plugin.undone", self.resource, resource=self.resource, why=why)
             self._signal.wake()
 
     async def _warn_of_others(self) -> None:

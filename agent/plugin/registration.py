@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
 from grpclib.client import Channel
 
+from agent import logs
 from agent.kubelet.wire import ask
 from agent.plugin.service import API_VERSION
 from agent.roots import Roots
@@ -16,6 +18,51 @@ RegistrationMode = Literal["auto", "watcher", "legacy"]
 
 REGISTER_DEADLINE_S = 10.0
 """Kubelet itself gives up dialling back after ten seconds."""
+
+
+class Ways:
+    """Which way the resources of this process register; ``auto`` learns what kubelet uses.
+
+    ``auto`` is the watcher's way where its folder exists. Some kubelets follow another folder, for
+    example where the container runtime made the mount point: then nobody dials the sockets in it,
+    and kubelet.sock is the way until that fails.
+    """
+
+    def __init__(self, mode: RegistrationMode, folder: Path) -> None:
+        self.mode = mode
+        self._folder = folder
+        self.is_unwatched = False
+        """Whether nobody dialled the sockets in the watcher's folder, though kubelet runs."""
+
+    @property
+    def note(self) -> str:
+        """What people should know of the way; empty = nothing."""
+        if not self.is_unwatched:
+            return ""
+        return (
+            f"kubelet dials no socket in {self._folder}: resources are registered by kubelet.sock. "
+            "Mount the folder that this kubelet follows, or run with --registration legacy"
+        )
+
+    def nobody_dialled(self, resource: str, limit_s: float) -> None:
+        """A socket was in the watcher's folder for long enough while kubelet.sock was served."""
+        self.is_unwatched = True
+        logs.emit_once(
+            "plugin.unwatched",
+            str(self._folder),
+            resource=resource,
+            folder=self._folder,
+            after_s=limit_s,
+        )
+
+    def legacy_failed(self) -> None:
+        """A kubelet that runs did not take a registration by kubelet.sock: the watcher is next."""
+        self.is_unwatched = False
+
+    def dialled(self) -> None:
+        """Kubelet dialled a socket in the watcher's folder: it is watched."""
+        self.is_unwatched = False
+        logs.forget("plugin.unwatched", str(self._folder))
 
 
 async def register(

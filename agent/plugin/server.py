@@ -20,8 +20,11 @@ from agent.plugin.sockets import BoundSocket
 if TYPE_CHECKING:
     from grpclib._typing import IServable
 
-ANSWER_LIMIT_S = 0.25
-"""For answers under way to be given: kubelet takes none after a stream's end, and fails the pod."""
+ANSWER_LIMIT_S = 5.0
+"""For answers under way to be given after a stream was lost: kubelet waits for them, without a
+limit of its own, and fails the pod if the connection ends first."""
+STOP_ANSWER_LIMIT_S = 1.0
+"""The same where the agent stops: longer than an Allocate waits for the facts of its devices."""
 END_LIMIT_S = 0.15
 """For streams to end; one whose peer does not read cannot."""
 HANG_UP_LIMIT_S = 0.2
@@ -78,9 +81,11 @@ class PoolServer:
 
     async def close(
         self,
-        is_answered: Callable[[], bool],
         end_streams: Callable[[], None],
+        *,
+        is_answered: Callable[[], bool],
         is_ended: Callable[[], bool],
+        is_urgent: Callable[[], bool],
     ) -> None:
         """Finish answers, take the name away, end streams, let peers hang up, close what is left.
 
@@ -90,7 +95,8 @@ class PoolServer:
         """
         if self._bound is None:
             return
-        await self._within(ANSWER_LIMIT_S, is_answered)
+        await self._within(ANSWER_LIMIT_S, lambda: is_answered() or is_urgent())
+        await self._within(STOP_ANSWER_LIMIT_S, is_answered)
         await folders.remove(self._bound)
         end_streams()
         await self._within(END_LIMIT_S, is_ended)

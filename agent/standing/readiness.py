@@ -76,5 +76,6 @@ def _details(state: AgentState) -> Iterator[str]:
         yield f"pool {refused} was refused at the start because of its errors"
     for path in state.hanging:
         yield f"the file system at {path} hangs: what needs it fails or waits"
+    yield from sorted({server.note for server in state.servers if server.note})
     if state.netlink == "closed":
         yield "kernel events cannot be had: changes of the host are seen by the slow scan only"

@@ -26,7 +26,7 @@ from agent.model.plugin_events import (
     StreamOpened,
 )
 from agent.plugin.fleet import Fleet
-from agent.plugin.pool import Limits
+from agent.plugin.generation import Limits
 from agent.plugin.registration import RegistrationMode
 from agent.roots import Roots
 from tests.support.kubelet import PATIENCE_S, Kubelet

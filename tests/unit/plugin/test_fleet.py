@@ -12,7 +12,7 @@ import pytest
 
 from agent.errors import SocketPathTooLongError
 from agent.model.plugin_events import Registered, RegistrationFailed
-from agent.plugin.pool import Limits
+from agent.plugin.generation import Limits
 from agent.plugin.sockets import socket_token
 from agent.roots import Roots
 from tests.support.fleet import offer, plugin_sockets, running_fleet

@@ -8,6 +8,7 @@ from pathlib import Path
 import attrs
 import pytest
 
+from agent.allocator import FRESH_WITHIN_S
 from agent.kubelet.hints import KubeletSocketAppeared, PluginFoldersChanged
 from agent.model.plugin_events import (
     ListMade,
@@ -17,8 +18,11 @@ from agent.model.plugin_events import (
     ServerEnded,
     StreamLost,
 )
+from agent.plugin.generation import Limits
 from agent.roots import Roots
+from agent.tasks import QUICK_TRIES
 from tests.support.fleet import FixedAnswers, Node, offer, plugin_sockets, running_fleet
+from tests.support.hearing import hearing
 from tests.support.kubelet import Device, Kubelet, Registration
 
 VF = "intel.com/vf"
@@ -278,6 +282,57 @@ async def test_an_answer_under_way_is_given_before_the_fleet_closes(roots: Roots
             await answers.asked_once.wait()
             asyncio.get_running_loop().call_later(0.05, answers.gate.set)
         assert dict((await asked).envs) == {"IDS": "slow"}
+
+
+async def test_an_answer_under_way_is_given_though_the_stream_drops_meanwhile(
+    roots: Roots,
+) -> None:
+    answers = FixedAnswers()
+    with Kubelet(roots.kubelet) as kubelet:
+        kubelet.late_s = 20.0  # it keeps the connection, and the call on it
+        async with running_fleet(roots, answers=answers) as node:
+            node.fleet.apply((offer(VF, "slow"),))
+            await node.kubelet_has(kubelet, VF, "slow")
+            asked = asyncio.create_task(asyncio.to_thread(kubelet.allocate, VF, "slow"))
+            await answers.asked_once.wait()
+            kubelet.drop_stream(VF)
+            await node.until(lambda: node.of(StreamLost))
+            asyncio.get_running_loop().call_later(FRESH_WITHIN_S + 0.1, answers.gate.set)
+            assert dict((await asked).envs) == {"IDS": "slow"}
+            await asyncio.to_thread(kubelet.wait_for, lambda k: k.count(VF) == 2)
+
+
+async def test_streams_that_end_soon_are_answered_less_and_less_often_and_told_once(
+    roots: Roots,
+) -> None:
+    drops = QUICK_TRIES + 1
+    with hearing() as heard, Kubelet(roots.kubelet) as kubelet:
+        async with running_fleet(roots) as node:
+            node.fleet.apply((offer(VF, "a"),))
+            for number in range(1, drops + 1):
+                await node.kubelet_has(kubelet, VF, "a")
+                kubelet.drop_stream(VF)
+                await node.until(lambda n=number: len(node.of(StreamLost)) == n)
+                count = number + 1
+                await asyncio.to_thread(kubelet.wait_for, lambda k, n=count: k.count(VF) == n)
+            await node.kubelet_has(kubelet, VF, "a")
+    names = [name for name, _ in heard.events]
+    assert [names.count(n) for n in ("plugin.stream_lost", "plugin.unsteady")] == [1, 1]
+    assert "plugin.undone" not in names  # the agent removes its sockets itself
+
+
+async def test_a_stream_that_lived_is_answered_at_once_and_told_each_time(roots: Roots) -> None:
+    with hearing() as heard, Kubelet(roots.kubelet) as kubelet:
+        async with running_fleet(roots, limits=Limits(steady_s=0.0)) as node:
+            node.fleet.apply((offer(VF, "a"),))
+            for number in range(1, 4):
+                await node.kubelet_has(kubelet, VF, "a")
+                kubelet.drop_stream(VF)
+                await node.until(lambda n=number: len(node.of(StreamLost)) == n)
+                count = number + 1
+                await asyncio.to_thread(kubelet.wait_for, lambda k, n=count: k.count(VF) == n)
+            await node.kubelet_has(kubelet, VF, "a")
+    assert [name for name, _ in heard.events].count("plugin.stream_lost") == 3
 
 
 async def test_a_fault_in_an_answer_ends_the_fleet_with_its_exception(roots: Roots) -> None:

@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import socket
 
 import pytest
 
 from agent.model.plugin_events import Registered, RegistrationFailed, StreamLost
+from agent.plugin.generation import Limits
 from agent.roots import Roots
-from tests.support.fleet import offer, running_fleet, until_served
+from tests.support.fleet import offer, plugin_sockets, running_fleet, until_served
+from tests.support.hearing import hearing
 from tests.support.kubelet import Device, Kubelet, Registration
 
 VF = "intel.com/vf"
@@ -125,3 +128,82 @@ async def test_auto_switches_to_a_registry_that_appears_while_it_waits(roots: Ro
         with Kubelet(roots.kubelet, watcher=True) as kubelet:
             await node.kubelet_has(kubelet, VF, "a")
             assert {r.way for r in kubelet.registrations} == {"watcher"}
+
+
+async def test_a_registry_that_nobody_watches_leads_to_the_legacy_way_with_one_warning(
+    roots: Roots,
+) -> None:
+    resources = [f"intel.com/p{i}" for i in range(4)]
+    with hearing() as heard, Kubelet(roots.kubelet) as kubelet:
+        async with running_fleet(roots, limits=Limits(unwatched_s=0.05)) as node:
+            node.fleet.apply(tuple(offer(r, f"d-{r}") for r in resources))
+            for resource in resources:
+                await node.kubelet_has(kubelet, resource, f"d-{resource}")
+                assert node.state(resource).registered_by == "legacy"
+                assert str(roots.plugins_registry) in node.state(resource).note
+            assert plugin_sockets(roots.plugins_registry) == []
+            # The next kubelet is told at once, and does not find a second registration either.
+            await asyncio.to_thread(kubelet.restart)
+            for resource in resources:
+                await node.kubelet_has(kubelet, resource, f"d-{resource}")
+    assert [r.way for r in kubelet.registrations] == ["legacy"] * 8
+    assert [name for name, _ in heard.events].count("plugin.unwatched") == 1
+
+
+async def test_a_kubelet_that_watches_the_registry_after_all_gets_no_second_registration(
+    roots: Roots,
+) -> None:
+    with Kubelet(roots.kubelet) as kubelet:
+        async with running_fleet(roots, limits=Limits(unwatched_s=0.05)) as node:
+            node.fleet.apply((offer(VF, "a"),))
+            await node.kubelet_has(kubelet, VF, "a")
+            await asyncio.to_thread(kubelet.stop)
+            with Kubelet(roots.kubelet, watcher=True) as next_kubelet:
+                await node.kubelet_has(next_kubelet, VF, "a")
+                assert [r.way for r in next_kubelet.registrations] == ["legacy"]
+                assert plugin_sockets(roots.plugins_registry) == []
+            await asyncio.to_thread(kubelet.start)
+
+
+@pytest.mark.parametrize("left", ["a socket", "nothing"])
+async def test_a_kubelet_that_is_down_for_long_does_not_change_the_way(
+    roots: Roots, left: str
+) -> None:
+    with Kubelet(roots.kubelet, watcher=True):
+        pass
+    if left == "a socket":
+        with socket.socket(socket.AF_UNIX) as dead:
+            dead.bind(str(roots.kubelet_socket))
+    limits = Limits(unwatched_s=0.1, undialled_s=0.3)
+    async with running_fleet(roots, limits=limits) as node:
+        node.fleet.apply((offer(VF, "a"),))
+        await node.until(lambda: len(node.of(RegistrationFailed)) == 2)
+        assert {e.error for e in node.of(RegistrationFailed)} == {
+            f"{VF}: no word from kubelet's plugin watcher within 0.3 s"
+        }
+        with Kubelet(roots.kubelet, watcher=True) as kubelet:
+            await node.kubelet_has(kubelet, VF, "a")
+
+
+async def test_the_watcher_is_tried_again_where_kubelet_refuses_the_legacy_way(
+    roots: Roots,
+) -> None:
+    kubelet = Kubelet(roots.kubelet)
+    kubelet.refusals = 1
+    with kubelet:
+        async with running_fleet(roots, limits=Limits(unwatched_s=0.05)) as node:
+            node.fleet.apply((offer(VF, "a"),))
+            await node.kubelet_has(kubelet, VF, "a")
+            errors = [e.error.removeprefix(f"{VF}: ") for e in node.of(RegistrationFailed)]
+            undialled = "no word from kubelet's plugin watcher within 0.05 s"
+            assert errors[0] == errors[2] == undialled
+            assert "refused by the test" in errors[1]
+
+
+async def test_the_watchers_way_is_kept_where_it_is_asked_for(roots: Roots) -> None:
+    limits = Limits(unwatched_s=0.02, undialled_s=0.1)
+    with Kubelet(roots.kubelet) as kubelet:
+        async with running_fleet(roots, mode="watcher", limits=limits) as node:
+            node.fleet.apply((offer(VF, "a"),))
+            await node.until(lambda: len(node.of(RegistrationFailed)) == 3)
+        assert kubelet.registrations == []

@@ -122,7 +122,12 @@ async def test_a_peer_that_does_not_even_read_its_socket_is_cut_off(roots: Roots
         deaf.connect(str(path))
         deaf.sendall(list_and_watch_request())
         await signal.until(lambda: feed.live)
-        await server.close(lambda: True, feed.end, lambda: not feed.live)
+        await server.close(
+            feed.end,
+            is_answered=lambda: True,
+            is_ended=lambda: not feed.live,
+            is_urgent=lambda: False,
+        )
         assert not server._server.peers
         assert not path.exists()
 

@@ -111,3 +111,9 @@ def test_pools_refused_at_the_start_and_closed_netlink_are_details() -> None:
         ["pool", "intel.com/bad"],
         ["kernel", "events"],
     ]
+
+
+def test_what_is_to_be_known_of_a_registration_is_one_detail_for_all_pools() -> None:
+    servers = tuple(attrs.evolve(s, note="by kubelet.sock") for s in READY.servers)
+    told = readiness(attrs.evolve(READY, servers=servers))
+    assert told == Readiness(details=("by kubelet.sock",))

@@ -1,0 +1,81 @@
+"""The watcher's way of registration: what kubelet's plugin watcher is waited for, and how long."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+
+from agent.errors import KubeletUnavailableError
+from agent.plugin import folders
+from agent.plugin.generation import Generation, Surroundings
+from agent.plugin.signal import Signal
+
+
+async def await_verdict(
+    resource: str,
+    now: Generation,
+    around: Surroundings,
+    signal: Signal,
+    is_over: Callable[[], bool],
+) -> None:
+    """Wait until kubelet accepted the socket in the watcher's folder, or ``is_over``.
+
+    Raises KubeletUnavailableError if kubelet does not dial it, or gives no verdict, in time.
+    """
+
+    def is_dialled() -> bool:
+        return now.dialled or now.registered or is_over()
+
+    await _await_dial(resource, now, around, signal, is_dialled)
+    await await_within(
+        signal,
+        around.limits.verdict_s,
+        f"{resource}: kubelet asked who serves the socket, then gave no verdict",
+        lambda: now.registered or is_over(),
+    )
+
+
+async def _await_dial(
+    resource: str,
+    now: Generation,
+    around: Surroundings,
+    signal: Signal,
+    is_dialled: Callable[[], bool],
+) -> None:
+    """Wait for kubelet's dial; a shorter time where another way is left and kubelet runs."""
+    limits, ways = around.limits, around.ways
+    loop = asyncio.get_running_loop()
+    ends_s = now.began_s + limits.undialled_s
+    while True:
+        since_s = now.kubelet_since_s
+        until_s = since_s + limits.unwatched_s
+        is_last = ways.mode != "auto" or not loop.time() < until_s < ends_s
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(ends_s if is_last else until_s):
+                await signal.until(lambda: is_dialled() or now.kubelet_since_s > since_s)  # noqa: B023
+        if is_dialled():
+            return
+        if now.kubelet_since_s > since_s:
+            continue  # kubelet started: it has its time from now on
+        if not is_last and await folders.is_kubelet_served(around.roots):
+            ways.nobody_dialled(resource, limits.unwatched_s)
+            raise _undialled(resource, limits.unwatched_s)
+        if is_last:
+            raise _undialled(resource, limits.undialled_s)
+
+
+def _undialled(resource: str, limit_s: float) -> KubeletUnavailableError:
+    text = f"no word from kubelet's plugin watcher within {limit_s:g} s"
+    return KubeletUnavailableError(f"{resource}: {text}")
+
+
+async def await_within(
+    signal: Signal, limit_s: float, otherwise: str, condition: Callable[[], object]
+) -> None:
+    """Wait for ``condition``; raises KubeletUnavailableError(``otherwise``) after ``limit_s``."""
+    try:
+        async with asyncio.timeout(limit_s):
+            await signal.until(condition)
+    except TimeoutError:
+        raise KubeletUnavailableError(f"{otherwise} within {limit_s:g} s") from None
