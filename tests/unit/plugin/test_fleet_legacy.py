@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import threading
+from functools import partial
 from pathlib import Path
 
 import attrs
@@ -302,6 +303,24 @@ async def test_an_answer_under_way_is_given_though_the_stream_drops_meanwhile(
             await asyncio.to_thread(kubelet.wait_for, lambda k: k.count(VF) == 2)
 
 
+async def drop_streams(node: Node, kubelet: Kubelet, count: int) -> None:
+    """End the stream so often, each time once kubelet has it again."""
+    await node.kubelet_has(kubelet, VF, "a")
+    for number in range(1, count + 1):
+        kubelet.drop_stream(VF)
+        await node.until(partial(_has_lost, node, number))
+        await asyncio.to_thread(kubelet.wait_for, partial(_has_registered, count=number + 1))
+        await node.kubelet_has(kubelet, VF, "a")
+
+
+def _has_lost(node: Node, count: int) -> bool:
+    return len(node.of(StreamLost)) == count
+
+
+def _has_registered(kubelet: Kubelet, count: int) -> bool:
+    return kubelet.count(VF) == count
+
+
 async def test_streams_that_end_soon_are_answered_less_and_less_often_and_told_once(
     roots: Roots,
 ) -> None:
@@ -309,13 +328,7 @@ async def test_streams_that_end_soon_are_answered_less_and_less_often_and_told_o
     with hearing() as heard, Kubelet(roots.kubelet) as kubelet:
         async with running_fleet(roots) as node:
             node.fleet.apply((offer(VF, "a"),))
-            for number in range(1, drops + 1):
-                await node.kubelet_has(kubelet, VF, "a")
-                kubelet.drop_stream(VF)
-                await node.until(lambda n=number: len(node.of(StreamLost)) == n)
-                count = number + 1
-                await asyncio.to_thread(kubelet.wait_for, lambda k, n=count: k.count(VF) == n)
-            await node.kubelet_has(kubelet, VF, "a")
+            await drop_streams(node, kubelet, drops)
     names = [name for name, _ in heard.events]
     assert [names.count(n) for n in ("plugin.stream_lost", "plugin.unsteady")] == [1, 1]
     assert "plugin.undone" not in names  # the agent removes its sockets itself
@@ -325,13 +338,7 @@ async def test_a_stream_that_lived_is_answered_at_once_and_told_each_time(roots:
     with hearing() as heard, Kubelet(roots.kubelet) as kubelet:
         async with running_fleet(roots, limits=Limits(steady_s=0.0)) as node:
             node.fleet.apply((offer(VF, "a"),))
-            for number in range(1, 4):
-                await node.kubelet_has(kubelet, VF, "a")
-                kubelet.drop_stream(VF)
-                await node.until(lambda n=number: len(node.of(StreamLost)) == n)
-                count = number + 1
-                await asyncio.to_thread(kubelet.wait_for, lambda k, n=count: k.count(VF) == n)
-            await node.kubelet_has(kubelet, VF, "a")
+            await drop_streams(node, kubelet, 3)
     assert [name for name, _ in heard.events].count("plugin.stream_lost") == 3
 
 
