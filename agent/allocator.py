@@ -13,6 +13,7 @@ from agent.config.schema import AllocationPolicy
 from agent.errors import DeviceNotUsableError, UnknownDeviceError
 from agent.export.cdi import annotation_key, has_cdi_entry, qualified_name
 from agent.export.device_info import write_device_info
+from agent.export.given import GivenRecord
 from agent.export.specs import CdiMode, CdiSpecs
 from agent.health.driver import check_driver
 from agent.model.answers import Allocation
@@ -45,6 +46,7 @@ class Allocator:
         *,
         cdi: CdiMode | None = None,
         specs: CdiSpecs | None = None,
+        given: GivenRecord | None = None,
         policy: AllocationPolicy = AllocationPolicy.DEFAULT,
     ) -> None:
         self._roots = roots
@@ -53,6 +55,7 @@ class Allocator:
         self._reread = reread
         self._cdi = cdi
         self._specs = specs or CdiSpecs(roots, on=cdi is not None)
+        self._given = given
         self._policy = policy
 
     async def allocate(self, resource: str, device_ids: tuple[str, ...]) -> Allocation:
@@ -94,6 +97,8 @@ class Allocator:
         except OSError as error:
             text = f"its {what} cannot be written: {with_remedy(error)}"
             raise DeviceNotUsableError(members[0].device.id, text) from error
+        if self._given is not None:
+            await self._given.add(resource, [m.device.id for m in members])
         return self._with_cdi(pool, members, answer, rdma_cm=pools.snapshot.rdma_cm), members
 
     async def _fresh(self, members: tuple[Member, ...]) -> tuple[Member, ...]:

@@ -26,16 +26,13 @@ from agent.discovery.rdma_ports import RdmaPortWatch
 from agent.discovery.reread import reread
 from agent.discovery.scan import Scanner
 from agent.discovery.tree import follow_tree
+from agent.export.given import GivenRecord
 from agent.export.leftovers import remove_leftover_drafts
 from agent.export.specs import CdiSpecs
+from agent.holders import Witnesses, word_of
 from agent.host import devlink
-from agent.kubelet.podresources import (
-    ANSWER_LIMIT_S,
-    Holdings,
-    HoldingsFollower,
-    HoldingsRead,
-    read_holdings,
-)
+from agent.kubelet.checkpoint import Claims
+from agent.kubelet.podresources import HoldingsFollower, HoldingsRead
 from agent.kubelet.resource_locks import ResourceLocks
 from agent.kubelet.watch import KubeletWatch
 from agent.model.device import Device
@@ -44,7 +41,6 @@ from agent.model.link import Links
 from agent.model.snapshot import Snapshot
 from agent.options import RunOptions
 from agent.plugin.fleet import Fleet
-from agent.pools.held import Holder
 from agent.pools.records import Pools
 from agent.reconcile import Reconciler
 from agent.services import Services, first_lists
@@ -55,7 +51,7 @@ if TYPE_CHECKING:
     from agent.standing.state import AgentState, ScanStanding
 
 FIRST_HOLDERS_WITHIN_S = 0.5
-"""How long the first lists wait for kubelet to tell who holds what."""
+"""How long the first lists wait for kubelet to say who holds what, its answer decoded."""
 NETLINK_AFTER_S = 1.0
 """When netlink is loaded at the latest; before, as soon as kubelet has its lists."""
 
@@ -128,6 +124,8 @@ class Daemon:
         self.monitor = Monitor(self._scan, self.bus)
         self.locks = ResourceLocks(roots, self.bus, options.config_file)
         self._specs = CdiSpecs(roots, on=options.cdi is not None, others=self.locks.others)
+        self._given = GivenRecord(roots)
+        self.witnesses = Witnesses(options, self.bus, self._resources)
         self.allocator = Allocator(
             roots,
             self.bus,
@@ -135,6 +133,7 @@ class Daemon:
             self._reread,
             cdi=options.cdi,
             specs=self._specs,
+            given=self._given,
             policy=options.allocation_policy,
         )
         self.links: LinkMonitor | None = None
@@ -219,52 +218,71 @@ class Daemon:
         roots = self.options.roots
         await remove_leftover_drafts(roots)
         fleet = Fleet(roots, self.allocator, self.bus, tasks, self.options.registration)
-        self.reconciler = Reconciler(self.bus, fleet, self._specs, self.locks.want)
+        self.reconciler = Reconciler(self.bus, fleet, self._specs, self.locks.want, self._given)
         self.fleet = fleet
         async with fleet:
-            snapshot, holdings = await self._first_look()
-            follower = HoldingsFollower(self.bus, self._read_holdings, holdings)
-            self.reconciler.config_changed(self.config.config)
-            self.reconciler.host_changed(SnapshotTaken(snapshot, settled=True))
-            if holdings is not None:
-                self._holders_told(HoldingsRead(holdings, asyncio.get_running_loop().time()))
-            await self.reconciler.reconcile()
-            self._serving = True
-            gc.freeze()  # modules and the first scan stay: no collection need walk through them
-            await together(*self._followers(snapshot, follower))
+            follower = HoldingsFollower(
+                self.bus, self.witnesses.ask, lambda: self.reconciler.ledger.held_ids
+            )
+            self.bus.on(HoldingsRead, self._holders_told)
+            claims = asyncio.ensure_future(self.witnesses.claims())
+            asking = asyncio.ensure_future(self.witnesses.ask(claims))
+            try:
+                snapshot = await self._first_look(claims, asking, follower)
+                self._serving = True
+                gc.freeze()  # modules and the first scan stay: no collection need walk through them
+                await together(*self._followers(snapshot, follower, asking))
+            finally:
+                asking.cancel()
+                claims.cancel()
 
-    async def _first_look(self) -> tuple[Snapshot, Holdings | None]:
-        """The first scan, with the holders if kubelet tells them soon."""
-        asking = asyncio.create_task(self._read_holdings(FIRST_HOLDERS_WITHIN_S))
+    async def _first_look(
+        self,
+        claims: asyncio.Future[Claims | None],
+        asking: asyncio.Future[HoldingsRead],
+        follower: HoldingsFollower,
+    ) -> Snapshot:
+        """The first scan, the holders as far as they are known soon, and the first lists."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        reading = asyncio.ensure_future(self.witnesses.records())
         snapshot = await self.monitor.scan_now()
-        return snapshot, await asking
+        records = await reading
+        self._given.begin(records)
+        self.reconciler.config_changed(self.config.config)
+        self.reconciler.host_changed(SnapshotTaken(snapshot, settled=True))
+        self.reconciler.given_before({i: r for r, ids in records.given.items() for i in ids})
+        self._holders_told(HoldingsRead(None, began, await claims))
+        left_s = began + FIRST_HOLDERS_WITHIN_S - loop.time()
+        await asyncio.wait({asking}, timeout=max(0.0, left_s))
+        if asking.done():
+            follower.hear(asking.result())
+        if not self.reconciler.ledger.complete:
+            self.reconciler.await_holders()
+        await self.reconciler.reconcile()
+        return snapshot
 
-    async def _read_holdings(self, limit_s: float = ANSWER_LIMIT_S) -> Holdings | None:
-        return await read_holdings(self.options.roots, lambda _: True, limit_s=limit_s)
+    def _resources(self) -> frozenset[str]:
+        return frozenset(p.resource for p in self.config.config.pools)
 
     def _holders_told(self, read: HoldingsRead) -> None:
-        """Kubelet tells of every plugin's devices: keep those that concern our functions."""
-        configured = {p.resource for p in self.config.config.pools}
-        known = self.monitor.newest.by_id
-        told = {
-            device_id: Holder(h.resource, h.pod, h.namespace, h.container)
-            for device_id, h in read.holdings.by_device.items()
-            if h.resource in configured or device_id in known
-        }
-        self.reconciler.holders_told(told, read.asked_at)
+        word = word_of(read, self._resources(), self.monitor.newest.by_id)
+        self.reconciler.holders_told(word, read.asked_at)
 
     def _followers(
-        self, snapshot: Snapshot, follower: HoldingsFollower
+        self,
+        snapshot: Snapshot,
+        follower: HoldingsFollower,
+        asking: asyncio.Future[HoldingsRead],
     ) -> Iterator[Coroutine[object, object, None]]:
         """Everything that keeps the state true while the agent runs."""
         options = self.options
-        self.bus.on(HoldingsRead, self._holders_told)
         self.bus.on(ConfigChanged, self._config_changed)
         yield self.reconciler.run()
         yield self.locks.run()
         yield self.monitor.run()
         yield self.config.run()
-        yield follower.run()
+        yield follower.run(None if asking.done() else asking)
         yield RdmaPortWatch(options.roots, self.bus, snapshot).run()
         if options.netlink:
             self.links = LinkMonitor(options.roots, self.bus, snapshot)

@@ -161,8 +161,17 @@ _ALL = (
         "kubelet.holdings_unknown",
         INFO,
         ("error", "times"),
-        "Kubelet's pod-resources service gave no answer: which devices pods hold is not known. "
-        "Mount kubelet's pod-resources folder if it is missing.",
+        "Kubelet's pod-resources service gave no answer: which pod holds which device is not "
+        "known. Kubelet's checkpoint and the agent's own record say which devices are held. Mount "
+        "kubelet's pod-resources folder if it is missing.",
+    ),
+    LogEvent(
+        "kubelet.holders_awaited",
+        INFO,
+        ("seconds",),
+        "Kubelet has not said yet which devices are held, and neither its checkpoint nor the "
+        "agent's own record names any: a function whose netdev is not on the host stays out of a "
+        "pool where an earlier pool may have given it to a pod, for at most so many seconds.",
     ),
     LogEvent(
         "lock.waiting",
@@ -339,6 +348,14 @@ _ALL = (
         ERROR,
         ("resource", "error"),
         "Kubelet asked for devices that cannot be given: the pod fails with this message.",
+    ),
+    LogEvent(
+        "allocation.not_recorded",
+        WARNING,
+        ("error", "times"),
+        "The agent's own record of what it has given cannot be written (folder of the device-info "
+        "files): devices are given all the same, and kubelet's checkpoint alone tells a restarted "
+        "agent of them.",
     ),
     LogEvent(
         "allocation.stale_facts",

@@ -20,6 +20,10 @@ class RunOptions:
     resource_prefix: str
     node_name: str | None = None
     """$NODE_NAME: picks the file where the configuration is a folder."""
+    pod_name: str | None = None
+    """$POD_NAME: kubelet's list of pods is complete once it has the agent's own."""
+    pod_namespace: str | None = None
+    """$POD_NAMESPACE."""
     strict: bool = False
     cdi: CdiMode | None = None
     """None = device nodes go straight to kubelet."""

@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 
 import attrs
 
-from agent import blocking
+from agent import blocking, logs
 from agent.bus import Bus
 from agent.config.schema import Config
 from agent.health.link import unproven_pfs
@@ -27,11 +27,13 @@ from agent.model.plugin_events import ResourceLocksChanged
 from agent.model.snapshot import Snapshot
 from agent.pools.assign import assign
 from agent.pools.held import Held, Holder
-from agent.pools.ledger import Ledger
+from agent.pools.ledger import Ledger, Word
 from agent.pools.records import Pool, Pools
 from agent.state_events import HealthChanged, PoolsChanged
 from agent.told import tell_changes, tell_pool, tell_rest, tell_unproven
 
+HOLDERS_AWAITED_S = 30.0
+"""How long devices that an earlier pool may have given wait for kubelet's first word on holders."""
 RETRY_FILES_S = 10.0
 """When a file that could not be written is tried again."""
 MANY_DEVICES = 2048
@@ -58,6 +60,13 @@ class SpecWriter(Protocol):
         """Write what changed; resource -> device id -> health, for what could not be written."""
 
 
+class Record(Protocol):
+    """Whoever keeps a record of what was given to pods."""
+
+    async def keep(self, holders: Mapping[str, Holder]) -> None:
+        """Forget the devices that nobody holds any more."""
+
+
 class Reconciler:
     """The agent's state, and the passes that bring offers in line with it.
 
@@ -71,11 +80,16 @@ class Reconciler:
         fleet: Offered,
         specs: SpecWriter,
         claim: Callable[[frozenset[str]], frozenset[str]] = frozenset,
+        record: Record | None = None,
     ) -> None:
         self._bus = bus
         self._claim = claim
         self._fleet = fleet
         self._specs = specs
+        self._record = record
+        self._recording: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """The newest tidying of the record: a folder that hangs must not hold up the lists."""
+        self._recording.set_result(None)
         self.config = Config()
         self.snapshot = Snapshot()
         self.settled = True
@@ -119,10 +133,26 @@ class Reconciler:
         self.config = config
         self._dirty.set()
 
-    def holders_told(self, told: Mapping[str, Holder], asked_at: float) -> None:
-        """Kubelet told who holds what."""
-        before = self.ledger.held
-        self.ledger = self.ledger.confirmed(told, asked_at).remembering(self.snapshot.devices)
+    def given_before(self, given: Mapping[str, str]) -> None:
+        """An earlier run recorded what it gave: device id -> resource."""
+        self._update(self.ledger.recorded(given))
+
+    def await_holders(self) -> None:
+        """Kubelet has not said yet who holds what: be careful until it does, for a while."""
+        logs.emit("kubelet.holders_awaited", seconds=HOLDERS_AWAITED_S)
+        self._update(attrs.evolve(self.ledger, awaited=True))
+
+        def enough() -> None:
+            self._update(attrs.evolve(self.ledger, awaited=False))
+
+        asyncio.get_running_loop().call_later(HOLDERS_AWAITED_S, enough)
+
+    def holders_told(self, word: Word, asked_at: float) -> None:
+        """Kubelet said who holds what, asked for at ``asked_at`` (loop time, s)."""
+        self._update(self.ledger.heard(word, asked_at))
+
+    def _update(self, ledger: Ledger) -> None:
+        before, self.ledger = self.ledger.held, ledger.remembering(self.snapshot.devices)
         if self.ledger.held != before:
             self._dirty.set()
 
@@ -145,6 +175,7 @@ class Reconciler:
                 await self._dirty.wait()
                 await self.reconcile()
         finally:
+            self._recording.cancel()
             for leave in self._leave:
                 leave()
 
@@ -162,6 +193,8 @@ class Reconciler:
         elsewhere = shown - own
         offered = tuple(outlooks[p.resource].offer() for p in pools.pools if p.resource in own)
         await self._offer(pools, outlooks, (offered, elsewhere), settled=settled)
+        if self._record is not None and self._recording.done():
+            self._recording = asyncio.ensure_future(self._record.keep(pools.held.holders))
         self._plan(retry=bool(unwritten))
 
     async def _work(self, work: Callable[[], T]) -> T:

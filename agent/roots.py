@@ -45,6 +45,11 @@ class Roots:
         return self.below("/proc")
 
     @property
+    def boot_id(self) -> Path:
+        """A text that is another after each boot of the host (man 4 random)."""
+        return self.proc / "sys" / "kernel" / "random" / "boot_id"
+
+    @property
     def run(self) -> Path:
         """The agent's own run folder, with the admin socket."""
         return self.below("/run/sriov-agent")
@@ -73,6 +78,11 @@ class Roots:
     def kubelet_socket(self) -> Path:
         """Kubelet's Registration service (legacy way)."""
         return self.device_plugins / "kubelet.sock"
+
+    @property
+    def kubelet_checkpoint(self) -> Path:
+        """The file in which kubelet's device manager keeps what it has given to pods."""
+        return self.device_plugins / "kubelet_internal_checkpoint"
 
     @property
     def plugins_registry(self) -> Path:

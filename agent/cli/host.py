@@ -57,6 +57,11 @@ def node_name() -> str | None:
     return os.environ.get("NODE_NAME") or None
 
 
+def own_pod() -> tuple[str | None, str | None]:
+    """Name and namespace of the agent's own pod, where its manifest passes them on."""
+    return os.environ.get("POD_NAME") or None, os.environ.get("POD_NAMESPACE") or None
+
+
 def config_or_none(arguments: Namespace, default: str) -> tuple[Config, Loaded | None]:
     """The pools of ``--config-file``, or of the default file if there is one.
 

@@ -13,9 +13,12 @@ from agent.cli.arguments import DEFAULT_CONFIG_FILE
 from agent.cli.discover import ALL_NEEDS
 from agent.cli.host import config_or_none, node_name, roots_of, wants_netlink
 from agent.config.keeper import ConfigStanding
+from agent.config.schema import Config
 from agent.discovery.scan import scan
 from agent.health.outlook import look
+from agent.kubelet.checkpoint import CheckpointReader
 from agent.kubelet.podresources import read_holdings
+from agent.kubelet.sources import Sources
 from agent.model.link import Links
 from agent.pools.assign import assign
 from agent.pools.held import Held, Holder
@@ -32,7 +35,7 @@ def moment_of(arguments: Namespace) -> AgentState:
     for line in loaded.lines() if loaded else ():
         print(line, file=sys.stderr)
     snapshot = scan(roots, netlink=wants_netlink(arguments, roots), needs=ALL_NEEDS)
-    pools = assign(snapshot, config, _held(roots))
+    pools = assign(snapshot, config, _held(roots, config))
     refused = (
         tuple(r.resource or f"resourceList[{r.index}]" for r in loaded.refused) if loaded else ()
     )
@@ -49,15 +52,17 @@ def moment_of(arguments: Namespace) -> AgentState:
     )
 
 
-def _held(roots: Roots) -> Held:
-    """Who holds what, if kubelet tells; not to know is normal on a recorded host."""
-    if not roots.pod_resources_socket.is_socket():
-        return Held()
-    told = asyncio.run(read_holdings(roots, lambda _: True, limit_s=KUBELET_LIMIT_S))
-    if told is None:
-        return Held()
-    holders = {
-        device_id: Holder(h.resource, h.pod, h.namespace, h.container)
-        for device_id, h in told.by_device.items()
-    }
+def _held(roots: Roots, config: Config) -> Held:
+    """Who holds what, if kubelet says so; not to know is normal on a recorded host."""
+    resources = {p.resource for p in config.pools}
+    claims = CheckpointReader(roots).read()
+    holders = {c.device_id: Holder(c.resource, uid=c.pod_uid) for c in claims or ()}
+    if roots.pod_resources_socket.is_socket():
+        asked = read_holdings(roots, resources, Sources(node=node_name()), limit_s=KUBELET_LIMIT_S)
+        if (told := asyncio.run(asked)) is not None:
+            listed = {
+                device_id: Holder(h.resource, h.pod, h.namespace, h.container)
+                for device_id, h in told.by_device.items()
+            }
+            holders = listed if told.is_complete else {**holders, **listed}
     return Held(holders=holders)

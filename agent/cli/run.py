@@ -9,7 +9,7 @@ from logging import LogRecord
 from pathlib import Path
 
 from agent import library_logs, logs
-from agent.cli.host import node_name, roots_of, wants_netlink
+from agent.cli.host import node_name, own_pod, roots_of, wants_netlink
 from agent.config.schema import AllocationPolicy
 from agent.daemon import run_agent
 from agent.errors import AgentError
@@ -86,11 +86,14 @@ def run_options(arguments: Namespace) -> RunOptions:
         from agent.http.address import parse_address  # noqa: PLC0415 - only where it is asked for
 
         parse_address(arguments.http_address)
+    pod_name, pod_namespace = own_pod()
     return RunOptions(
         roots=roots,
         config_file=Path(arguments.config_file),
         resource_prefix=arguments.resource_prefix,
         node_name=node_name(),
+        pod_name=pod_name,
+        pod_namespace=pod_namespace,
         strict=arguments.strict,
         cdi=arguments.cdi_mode if arguments.use_cdi else None,
         registration=arguments.registration,

@@ -30,5 +30,10 @@ class LockFilesChanged:
 
 
 @frozen
+class CheckpointChanged:
+    """Kubelet wrote its checkpoint file, or the file is gone."""
+
+
+@frozen
 class PluginFoldersChanged:
     """A folder of kubelet's came or went, or events were lost: anything may have changed."""

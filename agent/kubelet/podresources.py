@@ -1,4 +1,4 @@
-"""Who holds which device, as kubelet's pod-resources service tells it.
+"""Who holds which device, as kubelet says it: pod-resources, and its own checkpoint file.
 
 The only way to learn that a device was freed: the device-plugin API has no call for it.
 """
@@ -6,16 +6,21 @@ The only way to learn that a device was freed: the device-plugin API has no call
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import ExitStack
 from types import MappingProxyType
 
+import attrs
 from grpclib.client import Channel, UnaryUnaryMethod
 
 from agent import blocking, logs
 from agent.bus import Bus
 from agent.errors import KubeletUnavailableError
+from agent.kubelet.checkpoint import Claims
 from agent.kubelet.hints import KubeletSocketAppeared
+from agent.kubelet.pod_list import Holding, read_pod_list
+from agent.kubelet.sources import Sources
 from agent.kubelet.wire import ask
 from agent.model.events import DevicesAllocated
 from agent.records import frozen
@@ -26,30 +31,22 @@ from agent.tasks import retry_delay_s
 MAX_REPLY_BYTES = 16 * 2**20
 """What kubelet's own clients accept."""
 ANSWER_LIMIT_S = 5.0
+"""For one question, with the decoding of its answer."""
 SETTLE_S = 1.0
 """From an Allocate to the question: kubelet answers several for one pod, and records them after."""
 PAUSE_S = 5.0
-"""Between two questions that allocations gave rise to."""
+"""Between two questions that allocations gave rise to, and before a loss is believed."""
 SLOW_S = 30.0
 """Between two questions while a device is held, which tell of devices freed."""
 
 
 @frozen
-class Holding:
-    """What one container holds of one resource."""
-
-    namespace: str
-    pod: str
-    container: str
-    resource: str
-    device_ids: tuple[str, ...]
-
-
-@frozen
 class Holdings:
-    """All of kubelet's word about the resources asked for, sorted."""
+    """What pod-resources says of the resources asked for, sorted."""
 
     holdings: tuple[Holding, ...] = ()
+    is_complete: bool = True
+    """False = kubelet may not have heard of all its pods yet: what is not here may be held."""
 
     @property
     def by_device(self) -> Mapping[str, Holding]:
@@ -63,19 +60,27 @@ class Holdings:
 
 @frozen
 class HoldingsRead:
-    """Kubelet told who holds what; not necessarily anything new."""
+    """Kubelet said who holds what; not necessarily anything new."""
 
-    holdings: Holdings
+    holdings: Holdings | None
+    """None = pod-resources gave no answer."""
     asked_at: float
     """Loop time (s) of the question: devices given out later may be missing."""
+    claims: Claims | None = None
+    """What the checkpoint says is given; it was read before pod-resources was asked."""
 
 
 async def read_holdings(
-    roots: Roots, is_ours: Callable[[str], bool], *, limit_s: float = ANSWER_LIMIT_S
+    roots: Roots,
+    resources: Collection[str],
+    sources: Sources,
+    *,
+    limit_s: float = ANSWER_LIMIT_S,
 ) -> Holdings | None:
     """Ask kubelet once; None, with one log line, if it gives no answer within ``limit_s``.
 
-    ``is_ours`` picks the resources that matter. The reply is decoded outside the loop.
+    Holdings are those of ``resources``, and those of devices that are PCI functions or
+    sub-functions by their id. The reply is decoded outside the loop, within the limit.
     """
     socket = roots.pod_resources_socket
     list_method = "/v1.PodResourcesLister/List"
@@ -85,37 +90,43 @@ async def read_holdings(
         return await method(v1.ListPodResourcesRequest())
 
     try:
-        reply = await ask(socket, call, deadline_s=limit_s, max_reply_bytes=MAX_REPLY_BYTES)
-        holdings = await blocking.compute("holders", lambda: _decode(reply, is_ours))
-    except KubeletUnavailableError as error:
-        logs.emit_once("kubelet.holdings_unknown", str(socket), error=str(error))
+        async with asyncio.timeout(limit_s):
+            reply = await ask(socket, call, deadline_s=limit_s, max_reply_bytes=MAX_REPLY_BYTES)
+            pods = await blocking.compute(
+                "holders", lambda: read_pod_list(reply, resources, sources.vouches)
+            )
+    except (KubeletUnavailableError, TimeoutError) as error:
+        text = str(error) or f"{socket}: not read within {limit_s:g} s"
+        logs.emit_once("kubelet.holdings_unknown", str(socket), error=text)
         return None
     logs.forget("kubelet.holdings_unknown", str(socket))
-    return holdings
+    return Holdings(pods.holdings, pods.is_vouched)
 
 
 class HoldingsFollower:
     """Asks again after allocations, and slowly while anything is held; idle otherwise.
 
-    ``read`` asks kubelet once, as ``read_holdings`` does. ``first`` is what was read at start,
-    None if kubelet gave no answer then: it is asked again until it does. It hears the bus from its
-    making on: what is allocated before ``run`` is asked about too.
+    ``read`` asks kubelet once. ``held`` gives the ids of the devices that are held as far as is
+    known. It hears the bus from its making on: what is allocated before ``run`` is asked about too.
     """
 
     def __init__(
-        self, bus: Bus, read: Callable[[], Awaitable[Holdings | None]], first: Holdings | None
+        self,
+        bus: Bus,
+        read: Callable[[], Awaitable[HoldingsRead]],
+        held: Callable[[], AbstractSet[str]],
     ) -> None:
         self._bus = bus
         self._read = read
-        self._holdings = first or Holdings()
+        self._held = held
         self._expecting = False
-        """Whether kubelet may have answers to record that it had not when it last told."""
-        self._failures = int(first is None)
-        """How often kubelet gave no answer since it last did."""
-        self._is_fresh = False
-        """Whether kubelet came anew, and may not know its pods yet."""
+        """Whether kubelet may have answers to record that it had not when it was asked last."""
+        self._failures = 0
+        """How often pod-resources gave no answer since it last did."""
+        self._is_fresh = True
+        """Whether kubelet may have started just now, and not know all its pods yet."""
         self._doubted = False
-        """Whether such a kubelet forgot devices, and is asked once more before that counts."""
+        """Whether an answer lacked devices, and kubelet is asked once more before that counts."""
         self._asked = asyncio.Event()
         self._last_s = -PAUSE_S
         self._leave = ExitStack()
@@ -124,12 +135,15 @@ class HoldingsFollower:
 
     def _kubelet_appeared(self, _: KubeletSocketAppeared) -> None:
         self._is_fresh = True
+        self._doubted = False
         self._failures = 0
         self._asked.set()
 
-    async def run(self) -> None:
-        """Publish HoldingsRead for each answer, until cancelled."""
+    async def run(self, asking: Awaitable[HoldingsRead] | None = None) -> None:
+        """Publish HoldingsRead for each answer, until cancelled; ``asking`` is one under way."""
         with self._leave:
+            if asking is not None:
+                self.hear(await asking)
             while True:
                 if await self._is_allocation_due():
                     # Kubelet may not have recorded all of it yet: ask once more, later.
@@ -156,35 +170,32 @@ class HoldingsFollower:
             return PAUSE_S
         if self._failures:
             return retry_delay_s(self._failures - 1)
-        return SLOW_S if self._expecting or self._holdings.holdings else None
+        return SLOW_S if self._expecting or self._is_fresh or self._held() else None
 
     async def _ask(self) -> bool:
-        asked_at = self._last_s = asyncio.get_running_loop().time()
-        holdings = await self._read()
+        self._last_s = asyncio.get_running_loop().time()
+        return self.hear(await self._read())
+
+    def hear(self, read: HoldingsRead) -> bool:
+        """Take an answer in and publish it; returns whether it is kubelet's last word for now.
+
+        A loss is believed at once from a kubelet that has been there for a while, and whose
+        checkpoint does not contradict it; else when the next answer says the same.
+        """
+        holdings = read.holdings
         if holdings is None:
             self._failures += 1
+            self._bus.publish(read)
             return False
         self._failures = 0
-        lost = self._holdings.by_device.keys() - holdings.by_device.keys()
-        self._doubted, self._is_fresh = self._is_fresh and bool(lost), False
-        if self._doubted:
+        if not holdings.is_complete:
+            self._bus.publish(read)
             return False
-        self._holdings = holdings
-        self._bus.publish(HoldingsRead(holdings, asked_at))
-        return True
-
-
-def _decode(reply: bytes, is_ours: Callable[[str], bool]) -> Holdings:
-    try:
-        response = v1.ListPodResourcesResponse.parse(reply)
-    except Exception as error:
-        raise KubeletUnavailableError(f"pod-resources not understood: {error}") from error
-    found: dict[tuple[str, str, str, str], set[str]] = {}
-    for pod in response.pod_resources:
-        for container in pod.containers:
-            # One entry for each NUMA node, not one for each resource.
-            for devices in container.devices:
-                if devices.device_ids and is_ours(devices.resource_name):
-                    key = (pod.namespace, pod.name, container.name, devices.resource_name)
-                    found.setdefault(key, set()).update(devices.device_ids)
-    return Holdings(tuple(Holding(*key, tuple(sorted(found[key]))) for key in sorted(found)))
+        lost = self._held() - holdings.by_device.keys()
+        claimed = {c.device_id for c in read.claims or ()}
+        is_doubtful = bool(lost if self._is_fresh else lost & claimed)
+        self._doubted, self._is_fresh = is_doubtful and not self._doubted, False
+        if self._doubted:
+            holdings = attrs.evolve(holdings, is_complete=False)
+        self._bus.publish(attrs.evolve(read, holdings=holdings))
+        return not self._doubted

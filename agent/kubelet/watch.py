@@ -9,6 +9,7 @@ from agent import logs
 from agent.bus import Bus
 from agent.host.inotify import DirectoryWatch, EntryChanged, LookAgain, tell_unwatched
 from agent.kubelet.hints import (
+    CheckpointChanged,
     KubeletSocketAppeared,
     KubeletSocketVanished,
     LockFilesChanged,
@@ -83,6 +84,8 @@ class KubeletWatch:
             return KubeletSocketAppeared() if change.present else KubeletSocketVanished()
         if change.path.parent.name == LOCK_FOLDER:
             return LockFilesChanged()
+        if change.path == self._roots.kubelet_checkpoint:
+            return CheckpointChanged()
         name = change.path.name
         if not name.endswith(".sock") or name.startswith("."):
             return None

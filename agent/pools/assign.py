@@ -19,6 +19,7 @@ from agent.pools.held import Held
 from agent.pools.notes import pool_notes
 from agent.pools.order import device_order
 from agent.pools.records import FunnelStep, Member, Overlap, Pool, Pools
+from agent.pools.suspects import lacks_its_netdev
 from agent.pools.usable import pfs_with_sub_functions_in_use, without_driver
 from agent.selectors import SELECTORS
 
@@ -87,6 +88,8 @@ class _Assignment:
             for device in chosen:
                 self.taken[device.id] = config.resource
                 members[device.id] = Member(device, config.selectors[number], number)
+        if self.held.awaited:
+            self.withhold(candidates, config)
         ordered = sorted(members.values(), key=lambda m: device_order(m.device))
         useful = {member.selector_object for member in ordered}
         notes = pool_notes(config, self.snapshot, useful)
@@ -98,6 +101,18 @@ class _Assignment:
             minor_notes=notes.minor,
             alternatives=notes.alternatives,
         )
+
+    def withhold(self, candidates: Candidates, config: PoolConfig) -> None:
+        """Keep from later pools what this one may have given to a pod: nobody knows yet.
+
+        Such a function has no netdev here, and only facts that went with it speak against it.
+        """
+        for device in candidates.devices:
+            if device.id in self.taken or device.has_vfs or not lacks_its_netdev(device):
+                continue
+            verdicts = ([self.verdict(c, device) for c in s.criteria] for s in config.selectors)
+            if any(False not in found and None in found for found in verdicts):
+                self.taken[device.id] = config.resource
 
     def choose(
         self, candidates: Candidates, config: PoolConfig, number: int

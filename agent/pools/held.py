@@ -14,14 +14,18 @@ from agent.records import frozen
 
 @frozen
 class Holder:
-    """Who holds a device; pod and namespace are None between Allocate and kubelet's word."""
+    """Who holds a device; pod and namespace are None until pod-resources lists the device."""
 
     resource: str
     pod: str | None = None
     namespace: str | None = None
     container: str | None = None
+    uid: str | None = None
+    """The pod's UID, which is all that kubelet's checkpoint says of it."""
 
     def __str__(self) -> str:
+        if self.pod is None and self.uid:
+            return f"the pod with the UID {self.uid}, by kubelet's checkpoint"
         if self.pod is None:
             return "a pod that is being started"
         return f"pod {self.namespace}/{self.pod}"
@@ -38,6 +42,8 @@ class Held:
     """The selector object that brought a held device to its pool, where that is known."""
     complete: bool = False
     """Whether kubelet has told since the start: until then a device may be held unknown to us."""
+    awaited: bool = False
+    """Whether kubelet is still expected to say for the first time which devices are held."""
 
     def of(self, resource: str) -> frozenset[str]:
         """Ids of the devices that pods hold as ``resource``."""

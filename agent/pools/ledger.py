@@ -1,12 +1,19 @@
-"""Brings together who holds what: kubelet's word, and answers that it has not told of yet."""
+"""Brings together who holds what: what kubelet says, and answers of our own that it has not listed.
+
+A device is held while any witness says so: kubelet's pod-resources, kubelet's checkpoint file, and
+our own record of what was given. It is free once kubelet is sure: by a complete answer of
+pod-resources without it, or by a checkpoint without it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 
 import attrs
 
 from agent.config.schema import SelectorSet
+from agent.kubelet.checkpoint import Claim
 from agent.model.device import Device
 from agent.pools.held import Held, Holder
 from agent.records import frozen
@@ -14,6 +21,13 @@ from agent.records import frozen
 CONFIRM_WITHIN_S = 10.0
 """Kubelet lists a device as soon as Allocate has returned; one that it does not list in a reply
 that was asked for this much later was not given to a pod after all."""
+CHECKPOINT_WITHIN_S = 60.0
+"""Kubelet writes its checkpoint once all plugins have answered for a container."""
+SHORT_LIFE_S = 90.0
+"""A pod that gives a device back sooner after its Allocate may have failed because of it."""
+REST_S = 300.0
+"""For so long other devices are preferred to one that came back so soon."""
+_LONG_AGO = float("-inf")
 
 
 @frozen
@@ -26,25 +40,72 @@ class Pending:
 
 
 @frozen
+class Word:
+    """What kubelet said in one moment."""
+
+    pods: Mapping[str, Holder] | None = None
+    """Device id -> its pod, by pod-resources; None = no answer."""
+    is_complete: bool = False
+    """Whether a device that is not among ``pods`` is held by no pod."""
+    claims: frozenset[Claim] | None = None
+    """What the checkpoint says is given; None = it cannot be read."""
+
+
+@frozen
 class Ledger:
     """Every device in the hands of a pod, as far as is known; a value, pure transitions."""
 
     told: Mapping[str, Holder] = attrs.field(factory=dict)
-    """Kubelet's last word (pod-resources)."""
+    """What pod-resources listed last, as far as nothing says that it was freed since."""
     pending: Mapping[str, Pending] = attrs.field(factory=dict)
+    """Our own answers: of this run, and those that an earlier run recorded."""
+    claims: frozenset[Claim] = frozenset()
+    """What the checkpoint said last."""
+    stale: frozenset[Claim] = frozenset()
+    """Those of the claims whose pods have ended, as a complete answer of pod-resources showed."""
     remembered: Mapping[str, Device] = attrs.field(factory=dict)
     """The last known facts of held devices."""
     chosen: Mapping[str, SelectorSet] = attrs.field(factory=dict)
     """The selector objects that chose the devices of our own answers, while pods hold them."""
+    given_at: Mapping[str, float] = attrs.field(factory=dict)
+    """Loop time (s) of our own answers, while pods hold the devices."""
+    resting: Mapping[str, float] = attrs.field(factory=dict)
+    """Devices that came back soon after they were given -> until when (loop time, s) others are
+    preferred."""
     complete: bool = False
-    """Whether kubelet has told anything since the start."""
+    """Whether kubelet has said what is held since the start."""
+    awaited: bool = False
+    """Whether kubelet is still expected to say so for the first time."""
 
     @property
     def held(self) -> Held:
         """What assigning needs to know."""
-        answered = {i: Holder(p.resource) for i, p in self.pending.items()}
-        holders = {**answered, **self.told}
-        return Held(holders, self.remembered, self.chosen, self.complete)
+        holders = {
+            **self._claimed(),
+            **{i: Holder(p.resource) for i, p in self.pending.items()},
+            **self.told,
+        }
+        return Held(holders, self.remembered, self.chosen, self.complete, self.awaited)
+
+    @property
+    def held_ids(self) -> frozenset[str]:
+        """Ids of all devices in the hands of pods."""
+        claimed = (c.device_id for c in self.claims if c not in self.stale)
+        return frozenset((*self.told, *self.pending, *claimed))
+
+    def _claimed(self) -> Mapping[str, Holder]:
+        """Who holds a device by the checkpoint; the first by resource where it names several."""
+        found: dict[str, Holder] = {}
+        for claim in self.claims - self.stale:
+            before = found.get(claim.device_id)
+            if before is None or claim.order < (before.resource, before.uid or ""):
+                found[claim.device_id] = Holder(claim.resource, uid=claim.pod_uid)
+        return found
+
+    def recorded(self, given: Mapping[str, str]) -> Ledger:
+        """The same with what an earlier run of the agent gave: device id -> resource."""
+        earlier = {i: Pending(resource, _LONG_AGO) for i, resource in given.items()}
+        return attrs.evolve(self, pending={**earlier, **self.pending})
 
     def allocated(
         self,
@@ -56,22 +117,71 @@ class Ledger:
         """The same after an answer to Allocate at ``now``; ``chosen`` tells what chose a device."""
         fresh = {i: Pending(resource, now) for i in device_ids}
         return attrs.evolve(
-            self, pending={**self.pending, **fresh}, chosen={**self.chosen, **(chosen or {})}
+            self,
+            pending={**self.pending, **fresh},
+            chosen={**self.chosen, **(chosen or {})},
+            given_at={**self.given_at, **dict.fromkeys(fresh, now)},
+        )
+
+    def refused(self, device_ids: Iterable[str], now: float) -> Ledger:
+        """The same after an Allocate that was refused: the pod fails, and another takes its place.
+
+        Kubelet would choose the same devices for it.
+        """
+        return attrs.evolve(
+            self, resting={**self.resting, **dict.fromkeys(device_ids, now + REST_S)}
         )
 
     def confirmed(self, told: Mapping[str, Holder], asked_at: float) -> Ledger:
-        """The same after kubelet's whole word, asked for at ``asked_at`` (loop time, s)."""
-        pending = {
-            i: p
-            for i, p in self.pending.items()
-            if i not in told and asked_at - p.since < CONFIRM_WITHIN_S
-        }
-        held = told.keys() | pending.keys()
-        kept = {i: d for i, d in self.remembered.items() if i in held}
-        chosen = {i: s for i, s in self.chosen.items() if i in held}
-        return Ledger(told, pending, kept, chosen, complete=True)
+        """The same after a complete answer of pod-resources, asked for at ``asked_at``."""
+        return self.heard(Word(told, is_complete=True), asked_at)
+
+    def heard(self, word: Word, asked_at: float) -> Ledger:
+        """The same after what kubelet said, asked for at ``asked_at`` (loop time, s)."""
+        listed = word.pods or {}
+        claims = self.claims if word.claims is None else word.claims
+        refuted = {c for c in claims if c.device_id not in listed} if word.is_complete else set()
+        free = self._free(word, asked_at)
+        told = {i: h for i, h in self.told.items() if i not in free}
+        pending = {i: p for i, p in self.pending.items() if i not in free and i not in listed}
+        after = attrs.evolve(
+            self,
+            told={**told, **listed},
+            pending=pending,
+            claims=claims,
+            stale=(self.stale | refuted) & claims,
+            complete=self.complete or word.is_complete or word.claims is not None,
+        )
+        return after.trimmed(asked_at)
+
+    def _free(self, word: Word, asked_at: float) -> AbstractSet[str]:
+        """The devices that nobody holds any more by what kubelet said."""
+        if word.is_complete:
+            doubtful_s, held = CONFIRM_WITHIN_S, set(word.pods or ())
+        elif word.claims is not None:
+            doubtful_s = CHECKPOINT_WITHIN_S
+            held = {*(word.pods or ()), *(c.device_id for c in word.claims - self.stale)}
+        else:
+            return frozenset()
+        young = {i for i, p in self.pending.items() if asked_at - p.since < doubtful_s}
+        return (self.told.keys() | self.pending.keys()) - held - young
+
+    def trimmed(self, now: float) -> Ledger:
+        """The same without what is known of devices that are free now; some of them rest."""
+        held = self.held_ids
+        back = {i for i, at in self.given_at.items() if i not in held and now - at < SHORT_LIFE_S}
+        resting = {i: until for i, until in self.resting.items() if until > now}
+        return attrs.evolve(
+            self,
+            remembered={i: d for i, d in self.remembered.items() if i in held},
+            chosen={i: s for i, s in self.chosen.items() if i in held},
+            given_at={i: at for i, at in self.given_at.items() if i in held},
+            resting={**resting, **dict.fromkeys(back, now + REST_S)},
+            awaited=self.awaited and not self.complete,
+        )
 
     def remembering(self, devices: Iterable[Device]) -> Ledger:
         """The same with the facts of those ``devices`` that are held."""
-        seen = {d.id: d for d in devices if d.id in self.told or d.id in self.pending}
+        held = self.held_ids
+        seen = {d.id: d for d in devices if d.id in held}
         return attrs.evolve(self, remembered={**self.remembered, **seen}) if seen else self

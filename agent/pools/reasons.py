@@ -122,6 +122,8 @@ def _object(device: Device, config: PoolConfig, number: int, pools: Pools) -> Ob
         return ObjectVerdict(number, verdicts, Refusal.HELD, text)
     if winner is None:
         text = "matches, and joins as soon as the host is quiet"
+        if pools.held.awaited:
+            text = "matches, and joins once kubelet has said which devices pods hold"
         return ObjectVerdict(number, verdicts, Refusal.UNSETTLED, text)
     return ObjectVerdict(number, verdicts, None, "matches")
 

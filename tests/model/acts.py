@@ -33,6 +33,7 @@ GOOD = (
 BAD = (b"", b"{", b"\xff", b'{"resourceList": [{"resourceName": "net"}]}', None)
 REFUSALS = (1, 2, 4, 7, 30)
 LATE_S = (0.1, 3.0)
+UNAWARE_S = (0.5, 12.0)
 DRIVERS = ("iavf", "vfio-pci", None)
 
 
@@ -66,6 +67,11 @@ def kubelet_opens_no_streams(node: Node, _: int) -> None:
 
 def kubelet_acts_late(node: Node, number: int) -> None:
     node.mood.late_s = LATE_S[number % len(LATE_S)]
+
+
+def kubelet_hears_late_of_its_pods(node: Node, number: int) -> None:
+    """From its next start on, until the API server is back."""
+    node.mood.unaware_s = UNAWARE_S[number % len(UNAWARE_S)]
 
 
 def kubelet_drops_a_stream(node: Node, number: int) -> None:
@@ -231,6 +237,7 @@ OF_KUBELET = by_name(
     kubelet_drops_a_stream,
     kubelet_opens_no_streams,
     kubelet_acts_late,
+    kubelet_hears_late_of_its_pods,
 )
 OF_FOLDERS = by_name(
     a_socket_is_unlinked,
@@ -245,6 +252,7 @@ MOODS = tuple(
         kubelet_refuses,
         kubelet_opens_no_streams,
         kubelet_acts_late,
+        kubelet_hears_late_of_its_pods,
         the_next_registration_is_cut_off,
     )
 )

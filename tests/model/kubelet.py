@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -68,12 +69,15 @@ class Mood:
     opens_streams: bool = True
     late_s: float = 0.0
     """From the next stream's end to what kubelet does about it."""
+    unaware_s: float = 0.0
+    """How long a kubelet that starts does not know its pods: the API server is away."""
     sweeps: bool = True
-    """Whether a kubelet that starts removes every file of its folder, as most releases do."""
+    """Whether a kubelet that starts removes every file of its folder, as most releases do, but for
+    its checkpoint."""
 
     def calm_down(self) -> None:
         """Be as a kubelet is that nothing is wrong with."""
-        self.refusals, self.opens_streams, self.late_s = 0, True, 0.0
+        self.refusals, self.opens_streams, self.late_s, self.unaware_s = 0, True, 0.0, 0.0
         self.traps.clear()
 
 
@@ -109,6 +113,7 @@ class Kubelet:
         """Its plugin watcher."""
         self._ended = ended
         self._is_over = False
+        self._aware_at = 0.0
         self._servers: tuple[Served, ...] = ()
         self._dialled: list[Client] = []
         self._tasks: set[asyncio.Task[None]] = set()
@@ -136,12 +141,13 @@ class Kubelet:
         folder = self.roots.device_plugins
         folder.mkdir(parents=True, exist_ok=True)
         for path in folder.iterdir() if self.mood.sweeps else ():
-            if not path.is_dir():
+            if not path.is_dir() and path != self.roots.kubelet_checkpoint:
                 path.unlink()
         self.is_alive = True
+        self._aware_at = asyncio.get_running_loop().time() + self.mood.unaware_s
         self._servers = (
             Served(self.roots.kubelet_socket, [_Registration(self._register)]),
-            Served(self.roots.pod_resources_socket, [PodResources(self.pods)]),
+            Served(self.roots.pod_resources_socket, [PodResources(self.pods, self._is_aware)]),
         )
         for server in self._servers:
             if self.is_alive:
@@ -247,6 +253,7 @@ class Kubelet:
             async for response in client.stub.list_and_watch(v1beta1.Empty()):
                 devices = ((d.id, d.health == "Healthy") for d in response.devices)
                 client.lists.append(tuple(devices))
+                self._write_checkpoint()
         except asyncio.CancelledError:
             was_dropped = True
         except LOST:
@@ -271,20 +278,38 @@ class Kubelet:
 
     # Pods
 
+    def _is_aware(self) -> bool:
+        """Whether it has heard of its pods from the API server."""
+        return asyncio.get_running_loop().time() >= self._aware_at
+
+    def _write_checkpoint(self) -> None:
+        """As kubelet does after each allocation and each list."""
+        path = self.roots.kubelet_checkpoint
+        with suppress(FileNotFoundError):  # the folder
+            draft = path.with_name(".checkpoint-draft")
+            draft.write_bytes(self.pods.checkpoint())
+            draft.rename(path)
+
     async def start_pod(self, number: int, *, dies: bool = False) -> None:
-        """Give a pod a free device of one of the resources; ``dies`` = before it runs."""
-        held = self.pods.held
+        """Give a pod a free device of one of the resources; ``dies`` = before it runs.
+
+        It knows what is free of one resource, and looks at no other.
+        """
+        if self._is_aware():
+            self.pods.forget_ended()
+        given = {(c.resource, d) for c in self.pods.recorded.values() for d in c.devices}
         free = [
             (resource, device)
             for resource, devices in sorted(self.view().items())
             for device, is_healthy in devices
-            if is_healthy and device not in held
+            if is_healthy and (resource, device) not in given
         ]
         if not free:
             return
         resource, device = free[number % len(free)]
-        if await self.allocate(resource, device) is not None and not dies:
-            self.pods.start(Claim(resource, (device,)))
+        if await self.allocate(resource, device) is not None:
+            self.pods.start(Claim(resource, (device,)), dies=dies)
+            self._write_checkpoint()
 
     async def allocate(
         self, resource: str, device: str

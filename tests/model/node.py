@@ -24,12 +24,11 @@ from agent.daemon import Daemon
 from agent.discovery.monitor import Monitor
 from agent.host.layout import HostBuilder
 from agent.model.device import Device
-from agent.model.snapshot import Snapshot
 from agent.options import RunOptions
 from agent.plugin.sockets import socket_path, socket_token
 from agent.roots import Roots
 from tests.model.kubelet import Kubelet, Mood
-from tests.model.pods import Pods
+from tests.model.pods import AGENT_POD, NAMESPACE, Pods
 from tests.model.watcher import watch
 
 T = TypeVar("T")
@@ -84,8 +83,8 @@ class Loop(
         return done
 
 
-async def _at_once(work: Callable[[], Snapshot]) -> Snapshot:
-    """Scan in the loop, in no time."""
+async def _at_once(work: Callable[[], T]) -> T:
+    """Work in the loop, in no time."""
     return work()
 
 
@@ -213,6 +212,8 @@ class Node:
             roots=self.roots,
             config_file=self.config.path,
             resource_prefix=PREFIX,
+            pod_name=AGENT_POD,
+            pod_namespace=NAMESPACE,
             cdi="field",
             netlink=False,
             rescan_s=0,  # it would hide that an event was missed

@@ -211,3 +211,50 @@ def test_a_restarted_agent_knows_what_pods_hold() -> None:
         truth.check_all(found.node)
         found.act([("kubelet dies", 0, 1.5), ("the agent is restarted", 0, TOLD_S)])
         found.settle()
+
+
+WITNESSES = ("the checkpoint", "the own record", "both")
+
+
+def take_away_a_witness(found: Lifecycle, left: str) -> None:
+    """Leave only what is named; both is as it always is."""
+    roots = found.node.roots
+    if left == "the own record":
+        roots.kubelet_checkpoint.unlink()
+    if left == "the checkpoint":
+        for path in roots.device_info.glob(".sriov-agent-given-*"):
+            path.unlink()
+
+
+@pytest.mark.parametrize("left", WITNESSES)
+@pytest.mark.parametrize("agent_too", [False, True], ids=["kubelet", "both"])
+def test_no_device_is_in_two_hands_while_kubelet_has_not_heard_of_its_pods(
+    left: str, *, agent_too: bool
+) -> None:
+    """A held VF gets the driver that another pool selects, while kubelet starts anew."""
+    with life() as found:
+        found.act([("a pod starts", 1, 12.0)])
+        (held,) = found.node.pods.held
+        resource = found.node.pods.held[held]
+        take_away_a_witness(found, left)
+        found.act([("kubelet hears late of its pods", 1, 0), ("kubelet starts", 0, 0)])
+        if agent_too:
+            found.act([("the agent is restarted", 0, 0)])
+        driver = "vfio-pci" if resource.endswith("net") else "iavf"
+        found.node.host.set_driver(held, driver)
+        for _ in range(6):
+            found.node.wait(2.0)
+            found.act([("a pod starts", number, 0) for number in range(4)])
+            truth.check_pods(found.node)
+        found.settle()
+
+
+def test_a_device_is_free_once_kubelet_is_sure_though_its_checkpoint_is_old() -> None:
+    """Kubelet does not write it when a pod ends."""
+    with life() as found:
+        found.act([("a pod starts", 0, 12.0)])
+        (held,) = found.node.pods.held
+        found.act([("a pod ends", 0, 40.0)])
+        assert held in found.node.roots.kubelet_checkpoint.read_text()
+        assert held not in found.node.daemon.reconciler.ledger.held_ids
+        assert not list(found.node.roots.device_info.glob(".sriov-agent-given-*"))

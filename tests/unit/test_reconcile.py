@@ -14,7 +14,7 @@ from agent.model.link import LinkFact, Links
 from agent.model.plugin_events import ResourceLocksChanged
 from agent.model.snapshot import Snapshot
 from agent.pools.held import Holder
-from agent.pools.ledger import CONFIRM_WITHIN_S
+from agent.pools.ledger import CONFIRM_WITHIN_S, Word
 from agent.reconcile import RETRY_FILES_S, Reconciler
 from agent.state_events import HealthChanged, PoolsChanged
 from tests.support.devices import vf
@@ -275,11 +275,11 @@ async def test_a_pool_that_is_taken_out_and_comes_back_empty_is_not_offered() ->
 async def test_a_held_device_that_vanishes_is_told_as_unhealthy_and_dropped_when_freed() -> None:
     parent, first, second = family(2)
     async with node(parent, first, second) as at:
-        at.reconciler.holders_told({second.id: POD}, asked_at=now())
+        at.reconciler.holders_told(Word({second.id: POD}, is_complete=True), asked_at=now())
         at.host(parent, first)
         await asyncio.sleep(1.0)
         assert at.lists()[-1][1] == ((first.id, True), (second.id, False))
-        at.reconciler.holders_told({}, asked_at=now())
+        at.reconciler.holders_told(Word({}, is_complete=True), asked_at=now())
         await asyncio.sleep(1.0)
         assert at.lists()[-1][1] == ((first.id, True),)
 
@@ -291,7 +291,7 @@ async def test_an_allocation_counts_as_held_from_the_answer_on() -> None:
         at.host(parent, second)
         await asyncio.sleep(1.0)
         assert at.lists()[-1][1] == ((first.id, False), (second.id, True))
-        at.reconciler.holders_told({}, asked_at=now() + CONFIRM_WITHIN_S)
+        at.reconciler.holders_told(Word({}, is_complete=True), asked_at=now() + CONFIRM_WITHIN_S)
         await asyncio.sleep(1.0)
         assert at.lists()[-1][1] == ((second.id, True),)
 
@@ -316,7 +316,9 @@ async def test_an_allocation_before_the_first_pass_is_over_is_known() -> None:
 async def test_holders_that_are_told_again_cause_no_pass() -> None:
     async with node(*family(2)) as at:
         for _ in range(10):
-            at.reconciler.holders_told({family(2)[1].id: POD}, asked_at=now())
+            at.reconciler.holders_told(
+                Word({family(2)[1].id: POD}, is_complete=True), asked_at=now()
+            )
             await asyncio.sleep(1.0)
         assert at.reconciler.passes == 2
 
@@ -325,7 +327,7 @@ async def test_the_last_facts_of_a_held_device_are_kept_for_when_it_is_gone() ->
     parent, first = family(1)
     numa = attrs.evolve(first, numa_node=1)
     async with node(parent, numa) as at:
-        at.reconciler.holders_told({first.id: POD}, asked_at=now())
+        at.reconciler.holders_told(Word({first.id: POD}, is_complete=True), asked_at=now())
         at.host(parent)
         await asyncio.sleep(1.0)
         (offer,) = at.fleet.applied[-1][1]

@@ -8,14 +8,17 @@ import threading
 import pytest
 
 from agent.bus import Bus
+from agent.kubelet import podresources
+from agent.kubelet.checkpoint import Claim
 from agent.kubelet.hints import KubeletSocketAppeared
+from agent.kubelet.pod_list import Holding
 from agent.kubelet.podresources import (
-    Holding,
     Holdings,
     HoldingsFollower,
     HoldingsRead,
     read_holdings,
 )
+from agent.kubelet.sources import Sources
 from agent.model.events import DevicesAllocated
 from agent.roots import Roots
 from tests.support.podresources import PodResources
@@ -29,11 +32,14 @@ def _log_level(caplog: pytest.LogCaptureFixture) -> None:
 
 
 HELD = Holdings((Holding("test", "web", "app", VF, ("a", "b")),))
+PARTIAL = Holdings(is_complete=False)
+NOTHING: frozenset[Claim] = frozenset()
+CLAIMED = frozenset({Claim(VF, "a", "uid-1"), Claim(VF, "b", "uid-1")})
 ALLOCATED = DevicesAllocated(VF, ("a",))
 
 
-def is_ours(resource: str) -> bool:
-    return resource.startswith("intel.com/")
+OURS = (VF, "intel.com/rdma")
+ANY_POD = Sources()
 
 
 async def test_what_pods_hold_is_read_and_other_resources_are_left_out(roots: Roots) -> None:
@@ -43,7 +49,7 @@ async def test_what_pods_hold_is_read_and_other_resources_are_left_out(roots: Ro
         service.holds("web", "app", "other.io/gpu", "g")
         service.holds("db", "main", "intel.com/rdma", "r")
         service.holds("idle", "main", VF)
-        holdings = await read_holdings(roots, is_ours)
+        holdings = await read_holdings(roots, OURS, ANY_POD)
     assert holdings == Holdings(
         (
             Holding("test", "db", "main", "intel.com/rdma", ("r",)),
@@ -62,14 +68,14 @@ async def test_a_reply_of_fifteen_mebibytes_is_read(roots: Roots) -> None:
         service.holds("web", "app", VF, "a")
         size = service.reply.ByteSize()
         assert 15 * 2**20 < size < 16 * 2**20
-        holdings = await read_holdings(roots, is_ours, limit_s=20)
+        holdings = await read_holdings(roots, OURS, ANY_POD, limit_s=20)
     assert holdings == Holdings((Holding("test", "web", "app", VF, ("a",)),))
 
 
 async def test_a_longer_reply_is_refused(roots: Roots, caplog: pytest.LogCaptureFixture) -> None:
     with PodResources(roots.kubelet) as service:
         service.holds("web", "x" * 17 * 2**20, VF, "a")
-        assert await read_holdings(roots, is_ours, limit_s=20) is None
+        assert await read_holdings(roots, OURS, ANY_POD, limit_s=20) is None
     assert "over the limit" in caplog.records[0].fields["error"]  # type: ignore[attr-defined]
 
 
@@ -77,7 +83,7 @@ async def test_a_kubelet_without_the_service_is_said_once(
     roots: Roots, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(5):
-        assert await read_holdings(roots, is_ours) is None
+        assert await read_holdings(roots, OURS, ANY_POD) is None
     assert [r.message for r in caplog.records] == ["kubelet.holdings_unknown"]
 
 
@@ -85,7 +91,7 @@ async def test_a_kubelet_that_does_not_answer_leaves_the_loop_alone(roots: Roots
     service = PodResources(roots.kubelet)
     service.hang = threading.Event()
     with service:
-        reading = asyncio.create_task(read_holdings(roots, is_ours, limit_s=0.2))
+        reading = asyncio.create_task(read_holdings(roots, OURS, ANY_POD, limit_s=0.2))
         turns = 0
         while not reading.done():
             await asyncio.sleep(0)
@@ -101,38 +107,64 @@ async def test_a_peer_that_hangs_up_at_once_is_an_unavailable_kubelet(roots: Roo
         lambda _, writer: writer.close(), roots.pod_resources_socket
     )
     async with server:
-        assert await read_holdings(roots, is_ours) is None
+        assert await read_holdings(roots, OURS, ANY_POD) is None
 
 
 async def test_a_socket_on_which_nobody_listens_is_an_unavailable_kubelet(roots: Roots) -> None:
     roots.pod_resources_socket.parent.mkdir()
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(str(roots.pod_resources_socket))
-        assert await read_holdings(roots, is_ours) is None
+        assert await read_holdings(roots, OURS, ANY_POD) is None
 
 
 class Rhythm:
     """Runs a follower in virtual time and notes when it asks."""
 
-    def __init__(self, first: Holdings | None, *answers: Holdings | None) -> None:
+    def __init__(
+        self, first: Holdings | None, *answers: Holdings | None, claims: frozenset[Claim] = NOTHING
+    ) -> None:
         self.bus = Bus()
         self.asked_at: list[float] = []
         self.told: list[HoldingsRead] = []
+        self.held: frozenset[str] = frozenset()
+        self._first = first
         self._answers = list(answers)
-        self.bus.on(HoldingsRead, self.told.append)
-        self._follower = HoldingsFollower(self.bus, self._read, first)
+        self._claims = claims
+        self.bus.on(HoldingsRead, self._note)
+        self._follower = HoldingsFollower(self.bus, self._read, lambda: self.held)
 
-    async def _read(self) -> Holdings | None:
-        self.asked_at.append(asyncio.get_running_loop().time())
-        return self._answers.pop(0) if self._answers else Holdings()
+    def _note(self, read: HoldingsRead) -> None:
+        """Believe as the ledger does: what a complete answer lacks is free."""
+        self.told.append(read)
+        listed = read.holdings.by_device.keys() if read.holdings else set()
+        is_complete = read.holdings is not None and read.holdings.is_complete
+        self.held = frozenset(listed if is_complete else listed | self.held)
 
-    async def run(self, duration_s: float, *hints: tuple[float, object]) -> None:
+    async def _read(self) -> HoldingsRead:
+        now = asyncio.get_running_loop().time()
+        self.asked_at.append(now)
+        answer = self._answers.pop(0) if self._answers else Holdings()
+        return HoldingsRead(answer, now, self._claims)
+
+    def believed(self) -> list[tuple[float, Holdings]]:
+        """The complete answers, with their times."""
+        read = ((r.asked_at, r.holdings) for r in self.told)
+        return [(at, h) for at, h in read if h is not None and h.is_complete]
+
+    async def run(
+        self,
+        duration_s: float,
+        *hints: tuple[float, object],
+        asking: asyncio.Future[HoldingsRead] | None = None,
+    ) -> None:
         loop = asyncio.get_running_loop()
         for at_s, hint in hints:
             loop.call_at(at_s, self.bus.publish, hint)
+        self._follower.hear(HoldingsRead(self._first, 0, self._claims))
+        self.told.clear()
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(duration_s):
-                await self._follower.run()
+                await self._follower.run(asking)
 
 
 @pytest.mark.looptime
@@ -147,11 +179,7 @@ async def test_while_something_is_held_kubelet_is_asked_each_half_minute() -> No
     rhythm = Rhythm(HELD, HELD, HELD, Holdings())
     await rhythm.run(3600)
     assert rhythm.asked_at == [30, 60, 90]
-    assert rhythm.told == [
-        HoldingsRead(HELD, 30),
-        HoldingsRead(HELD, 60),
-        HoldingsRead(Holdings(), 90),
-    ]
+    assert rhythm.believed() == [(30, HELD), (60, HELD), (90, Holdings())]
 
 
 @pytest.mark.looptime
@@ -174,7 +202,7 @@ async def test_a_kubelet_silent_at_start_is_asked_again_until_it_answers() -> No
     await rhythm.run(3600)
     quick = [0.03, 0.06, 0.09, 0.12, 0.15]
     assert rhythm.asked_at == pytest.approx([*quick, 1.15, 3.15, 8.15])
-    assert len(rhythm.told) == 1
+    assert [holdings for _, holdings in rhythm.believed()] == [Holdings()]
 
 
 @pytest.mark.looptime
@@ -206,11 +234,106 @@ async def test_a_new_kubelet_that_forgets_devices_is_asked_once_more(second: Hol
     rhythm = Rhythm(HELD, Holdings(), second)
     await rhythm.run(20, (10, KubeletSocketAppeared()))
     assert rhythm.asked_at == [11, 16]
-    assert rhythm.told == [HoldingsRead(second, 16)]
+    assert rhythm.believed() == [(16, second)]
 
 
 @pytest.mark.looptime
 async def test_a_new_kubelet_that_knows_all_devices_is_believed_at_once() -> None:
     rhythm = Rhythm(HELD, HELD)
     await rhythm.run(20, (10, KubeletSocketAppeared()))
-    assert rhythm.told == [HoldingsRead(HELD, 11)]
+    assert rhythm.believed() == [(11, HELD)]
+    assert rhythm.asked_at == [11]
+
+
+@pytest.mark.looptime
+async def test_what_a_doubtful_answer_lists_is_published_at_once() -> None:
+    rhythm = Rhythm(HELD, Holdings())
+    await rhythm.run(12, (10, KubeletSocketAppeared()))
+    assert rhythm.told == [HoldingsRead(PARTIAL, 11, NOTHING)]
+
+
+@pytest.mark.looptime
+async def test_an_answer_before_kubelet_knows_its_pods_frees_nothing() -> None:
+    rhythm = Rhythm(HELD, *[PARTIAL] * 10, HELD)
+    await rhythm.run(340, (10, KubeletSocketAppeared()))
+    assert rhythm.held == {"a", "b"}
+    assert rhythm.asked_at == [11, *range(41, 340, 30)]
+
+
+@pytest.mark.looptime
+async def test_a_loss_that_the_checkpoint_contradicts_is_believed_from_the_second_answer_on() -> (
+    None
+):
+    rhythm = Rhythm(HELD, Holdings(), Holdings(), claims=CLAIMED)
+    await rhythm.run(60)
+    assert rhythm.asked_at == [30, 35]
+    assert rhythm.believed() == [(35, Holdings())]
+
+
+@pytest.mark.looptime
+async def test_a_kubelet_that_restarts_while_it_is_doubted_is_doubted_again() -> None:
+    rhythm = Rhythm(HELD, Holdings(), Holdings(), Holdings())
+    await rhythm.run(40, (10, KubeletSocketAppeared()), (12, KubeletSocketAppeared()))
+    assert rhythm.believed() == [(21, Holdings())]
+
+
+@pytest.mark.looptime
+async def test_a_question_under_way_at_the_start_is_the_first_answer() -> None:
+    rhythm = Rhythm(None)
+    under_way: asyncio.Future[HoldingsRead] = asyncio.Future()
+    under_way.set_result(HoldingsRead(HELD, 0.0))
+    await rhythm.run(10, asking=under_way)
+    assert rhythm.believed() == [(0, HELD)]
+    assert rhythm.asked_at == []
+
+
+async def test_decoding_is_part_of_the_time_limit(
+    roots: Roots, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    decoding = threading.Event()
+    monkeypatch.setattr(podresources, "read_pod_list", lambda *_: decoding.wait(20))
+    with PodResources(roots.kubelet):
+        assert await read_holdings(roots, OURS, ANY_POD, limit_s=0.5) is None
+    decoding.set()
+    assert "not read within 0.5 s" in caplog.records[0].fields["error"]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("sources", "is_complete"),
+    [
+        (Sources(pod="agent-x1", namespace="test"), True),
+        (Sources(pod="agent-x1"), True),
+        (Sources(pod="agent-x1", namespace="other"), False),
+        (Sources(pod="agent-x2", namespace="test"), False),
+        (Sources(), True),
+    ],
+)
+async def test_an_answer_is_complete_once_it_has_the_agents_own_pod(
+    roots: Roots, sources: Sources, *, is_complete: bool
+) -> None:
+    with PodResources(roots.kubelet) as service:
+        service.holds("web", "app", VF, "a")
+        service.holds("agent-x1", "agent", "other.io/none")
+        answer = await read_holdings(roots, OURS, sources)
+    assert answer is not None
+    assert answer.is_complete is is_complete
+
+
+@pytest.mark.parametrize(("pod", "is_complete"), [("proxy-node-1", False), ("proxy-x7", True)])
+@pytest.mark.parametrize("own", [None, "agent-node-1"], ids=["unknown", "static"])
+async def test_static_pods_alone_do_not_make_an_answer_complete(
+    roots: Roots, pod: str, own: str | None, *, is_complete: bool
+) -> None:
+    """They come from files, so that kubelet has them before it has reached the API server."""
+    with PodResources(roots.kubelet) as service:
+        service.holds("agent-node-1", "agent", "other.io/none")
+        service.holds(pod, "main", "other.io/none")
+        answer = await read_holdings(roots, OURS, Sources(pod=own, node="Node-1"))
+    assert answer is not None
+    assert answer.is_complete is is_complete
+
+
+async def test_an_answer_without_pods_is_not_complete(roots: Roots) -> None:
+    with PodResources(roots.kubelet):
+        answer = await read_holdings(roots, OURS, ANY_POD)
+    assert answer == PARTIAL

@@ -1,0 +1,166 @@
+"""The agent's own record of the devices that it gave to pods: it outlives the agent.
+
+One small file for each resource, in the folder of the device-info files: an agent that serves
+other resources of the node has files of its own. No pod is named. A record of an earlier boot of
+the host counts for nothing: no container outlives a boot.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import attrs
+
+from agent import logs
+from agent.export.atomic import in_folder, read_plain, write_atomic
+from agent.export.names import safe_file_name, shortened
+from agent.pools.held import Holder
+from agent.pools.ledger import CONFIRM_WITHIN_S
+from agent.records import frozen
+from agent.remedies import with_remedy
+from agent.roots import Roots
+
+_PREFIX = ".sriov-agent-given-"
+_FILE_MODE = 0o600
+_LIMIT = 4 << 20
+"""Larger files (bytes) are not ours."""
+_STEM_MAX = 200
+_LONG_AGO = float("-inf")
+
+
+def record_name(resource: str) -> str:
+    """Name of a resource's file; a prefix has no ``_``, so that no two resources share one."""
+    return _PREFIX + safe_file_name(shortened(resource.replace("/", "_", 1), _STEM_MAX), ".json")
+
+
+@frozen
+class Records:
+    """What the files say."""
+
+    boot_id: str = ""
+    """Of the host as it runs now; empty where it cannot be read."""
+    given: Mapping[str, frozenset[str]] = attrs.field(factory=dict)
+    """Resource -> ids of the devices that were given since the host's last boot, by any run."""
+    contents: Mapping[str, bytes] = attrs.field(factory=dict)
+    """Resource -> the bytes of its file."""
+
+
+def read_records(roots: Roots) -> Records:
+    """Read all files; one that cannot be read or understood says nothing. For a thread."""
+    boot_id = _read(roots.boot_id).decode(errors="replace").strip()
+    given, contents = {}, {}
+    for path in sorted(roots.device_info.glob(f"{_PREFIX}*.json")):
+        data = _read(path)
+        resource, ids = _parse(data, boot_id)
+        if path.name == record_name(resource):
+            given[resource], contents[resource] = ids, data
+    return Records(boot_id, given, contents)
+
+
+def _parse(data: bytes, boot_id: str) -> tuple[str, frozenset[str]]:
+    """Resource and ids of a file of this boot; nothing where it is no such file."""
+    with suppress(ValueError, KeyError, TypeError, RecursionError):
+        document = json.loads(data)
+        resource, ids = document["resource"], document["devices"]
+        is_sound = all(isinstance(text, str) for text in (resource, *ids))
+        if is_sound and document["bootId"] == boot_id:
+            return resource, frozenset(ids)
+    return "", frozenset()
+
+
+def _read(path: Path) -> bytes:
+    """At most the first 4 MiB of a plain file; nothing of anything else."""
+    with suppress(OSError):
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            return file.read(_LIMIT)
+    return b""
+
+
+class GivenRecord:
+    """Adds devices before Allocate answers, and removes those that nobody holds any more."""
+
+    def __init__(self, roots: Roots) -> None:
+        self._folder = roots.device_info
+        self._boot_id = ""
+        self._given: dict[str, dict[str, float]] = {}
+        """Resource -> device id -> loop time (s) of the answer; of earlier runs: long ago."""
+        self._unwritten: dict[str, bytes] = {}
+        """Resource -> content of a file that this run has read and not written."""
+        self._written: set[str] = set()
+        """Resources whose files this run has written: no other agent serves them."""
+        self._lock = asyncio.Lock()
+
+    def begin(self, records: Records) -> None:
+        """Go on from what earlier runs recorded."""
+        self._boot_id = records.boot_id
+        self._given = {r: dict.fromkeys(ids, _LONG_AGO) for r, ids in records.given.items()}
+        self._unwritten = dict(records.contents)
+
+    async def add(self, resource: str, device_ids: Iterable[str]) -> None:
+        """Record that devices are being given, before the answer leaves.
+
+        Where that cannot be written the answer is given all the same: kubelet's checkpoint names
+        the devices too.
+        """
+        now = asyncio.get_running_loop().time()
+        async with self._lock:
+            if resource not in self._written:
+                await self._take_over(resource)
+            self._given.setdefault(resource, {}).update(dict.fromkeys(device_ids, now))
+            await self._write(resource)
+
+    async def _take_over(self, resource: str) -> None:
+        """Go on from the file as it is now: another agent may have served the resource so far."""
+        with suppress(OSError):
+            data = await read_plain(self._folder / record_name(resource), _LIMIT) or b""
+            named, ids = _parse(data, self._boot_id)
+            if named == resource:
+                before = self._given.setdefault(resource, {})
+                before.update({i: _LONG_AGO for i in ids if i not in before})
+
+    async def keep(self, holders: Mapping[str, Holder]) -> None:
+        """Forget the devices that nobody holds any more; a very young answer is not in doubt."""
+        async with self._lock:
+            now = asyncio.get_running_loop().time()
+            for resource, given in list(self._given.items()):
+                free = {
+                    i
+                    for i, at in given.items()
+                    if (i not in holders or holders[i].resource != resource)
+                    and now - at >= CONFIRM_WITHIN_S
+                }
+                if free:
+                    left = {i: at for i, at in given.items() if i not in free}
+                    self._given[resource] = left
+                    if not left or resource not in self._unwritten:
+                        await self._write(resource)
+
+    async def _write(self, resource: str) -> None:
+        given = self._given[resource]
+        path = self._folder / record_name(resource)
+        document = {"bootId": self._boot_id, "resource": resource, "devices": sorted(given)}
+        try:
+            if given:
+                await write_atomic(path, json.dumps(document).encode(), _FILE_MODE)
+                self._unwritten.pop(resource, None)
+                self._written.add(resource)
+            else:
+                await self._remove(resource, path)
+        except OSError as error:
+            logs.emit_once("allocation.not_recorded", "", error=with_remedy(error))
+            return
+        logs.forget("allocation.not_recorded", "")
+
+    async def _remove(self, resource: str, path: Path) -> None:
+        """Remove a file; not one that another agent has written since this one read it."""
+        del self._given[resource]
+        self._written.discard(resource)
+        before = self._unwritten.pop(resource, None)
+        if before is None or await read_plain(path, _LIMIT) == before:
+            await in_folder(self._folder, lambda: path.unlink(missing_ok=True))

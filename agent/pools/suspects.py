@@ -1,0 +1,46 @@
+"""Functions that look broken: a kernel driver is bound, and the netdev that it makes is missing.
+
+The netdev of a function that a pod holds is in the pod's network namespace. Where no pod holds the
+function, its netdev was lost, as happens when a pod ends while its driver hangs.
+"""
+
+from __future__ import annotations
+
+from agent.model.device import Device, Kind, Role
+from agent.pools.held import Held
+
+_INFINIBAND_CLASS = 0x0207
+_WITHOUT_NETDEV = frozenset({"pci-stub", "pciback", "xen-pciback"})
+"""Drivers that only keep others away from a function, beside those for VFIO and UIO."""
+
+
+def lacks_its_netdev(device: Device) -> bool:
+    """Whether a VF or sub-function has a kernel driver that makes a netdev, and none is here.
+
+    InfiniBand functions work without one, and so do those that are used through vDPA.
+    """
+    return (
+        device.role is not Role.PF
+        and device.kind is not Kind.ACCELERATOR
+        and not device.netdevs
+        and not device.vdpa
+        and device.driver is not None
+        and not _is_for_userspace(device)
+        and device.pci_class >> 8 != _INFINIBAND_CLASS
+    )
+
+
+def _is_for_userspace(device: Device) -> bool:
+    driver = device.driver or ""
+    return bool(device.uio) or "vfio" in driver or "uio" in driver or driver in _WITHOUT_NETDEV
+
+
+def suspicion(device: Device, held: Held) -> str:
+    """Why a device is given last, in words for people; empty = nothing speaks against it."""
+    if device.id in held.holders or not lacks_its_netdev(device):
+        return ""
+    free = "no pod holds it" if held.complete else "no pod is known to hold it"
+    return (
+        f"has the driver {device.driver} but no network interface, and {free}: "
+        "given last; bind its driver again, or reset it, to bring the interface back"
+    )

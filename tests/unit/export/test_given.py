@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from agent.export.given import GivenRecord, read_records, record_name
+from agent.pools.held import Holder
+from agent.pools.ledger import CONFIRM_WITHIN_S
+from agent.roots import Roots
+from tests.support.log_lines import LogLines
+
+VF, SF = "intel.com/vf", "intel.com/sf"
+A, B = "0000:3b:02.0", "0000:3b:02.1"
+
+
+@pytest.fixture
+def roots(tmp_path: Path) -> Roots:
+    found = Roots(tmp_path)
+    found.boot_id.parent.mkdir(parents=True)
+    found.boot_id.write_text("boot-1\n")
+    return found
+
+
+def record(roots: Roots) -> GivenRecord:
+    found = GivenRecord(roots)
+    found.begin(read_records(roots))
+    return found
+
+
+def given(roots: Roots) -> dict[str, frozenset[str]]:
+    return dict(read_records(roots).given)
+
+
+def file_of(roots: Roots, resource: str) -> Path:
+    return roots.device_info / record_name(resource)
+
+
+async def test_what_was_given_is_known_after_a_restart_without_a_pods_name(roots: Roots) -> None:
+    writer = record(roots)
+    await writer.add(VF, [B, A])
+    await writer.add(SF, ["mlx5_core.sf.4"])
+    assert given(roots) == {VF: {A, B}, SF: {"mlx5_core.sf.4"}}
+    assert json.loads(file_of(roots, VF).read_bytes()) == {
+        "bootId": "boot-1",
+        "resource": VF,
+        "devices": [A, B],
+    }
+    assert file_of(roots, VF).stat().st_mode & 0o777 == 0o600
+
+
+async def test_what_an_earlier_run_gave_stays_beside_what_this_one_gives(roots: Roots) -> None:
+    await record(roots).add(VF, [A])
+    await record(roots).add(VF, [B])
+    assert given(roots) == {VF: {A, B}}
+
+
+async def test_a_record_of_an_earlier_boot_says_nothing(roots: Roots) -> None:
+    await record(roots).add(VF, [A])
+    roots.boot_id.write_text("boot-2\n")
+    assert given(roots) == {}
+    await record(roots).add(VF, [B])
+    assert given(roots) == {VF: {B}}
+
+
+@pytest.mark.looptime
+async def test_what_nobody_holds_any_more_is_removed_but_for_a_young_answer(roots: Roots) -> None:
+    writer = record(roots)
+    await writer.add(VF, [A, B])
+    await writer.keep({})
+    assert given(roots) == {VF: {A, B}}
+    await asyncio.sleep(CONFIRM_WITHIN_S)
+    await writer.keep({A: Holder(VF), B: Holder(SF)})
+    assert given(roots) == {VF: {A}}
+    await writer.keep({})
+    assert list(roots.device_info.iterdir()) == []
+
+
+async def test_what_another_agent_recorded_is_read_and_never_written(roots: Roots) -> None:
+    """It may give devices of its resource at any moment."""
+    other, mine = record(roots), GivenRecord(roots)
+    await other.add(SF, ["mlx5_core.sf.4", "mlx5_core.sf.5"])
+    mine.begin(read_records(roots))
+    await other.add(SF, ["mlx5_core.sf.6"])
+    await mine.keep({"mlx5_core.sf.5": Holder(SF)})
+    await mine.keep({})
+    assert given(roots) == {SF: {"mlx5_core.sf.4", "mlx5_core.sf.5", "mlx5_core.sf.6"}}
+
+
+async def test_an_agent_that_takes_a_resource_over_goes_on_from_the_others_record(
+    roots: Roots,
+) -> None:
+    other, mine = record(roots), record(roots)
+    await other.add(VF, [A])
+    await mine.add(VF, [B])
+    assert given(roots) == {VF: {A, B}}
+
+
+async def test_the_record_of_a_resource_that_is_no_more_goes_with_its_last_device(
+    roots: Roots,
+) -> None:
+    await record(roots).add(SF, ["mlx5_core.sf.4"])
+    await record(roots).keep({})
+    assert list(roots.device_info.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"\xff",
+        b"null",
+        b"[" * 100_000,
+        b'{"bootId": "boot-1", "resource": 1, "devices": []}',
+        b'{"bootId": "boot-1", "resource": "intel.com/vf", "devices": [1]}',
+        b'{"bootId": "boot-1", "resource": "intel.com/vf", "devices": 7}',
+        b'{"bootId": "boot-1", "resource": "intel.com/other", "devices": ["a"]}',
+        b'{"resource": "intel.com/vf", "devices": ["a"]}',
+    ],
+)
+async def test_a_damaged_record_says_nothing_and_is_written_anew(roots: Roots, data: bytes) -> None:
+    roots.device_info.mkdir(parents=True)
+    file_of(roots, VF).write_bytes(data)
+    assert given(roots) == {}
+    await record(roots).add(VF, [A])
+    assert given(roots) == {VF: {A}}
+
+
+async def test_a_link_or_a_fifo_in_its_place_is_not_followed(roots: Roots, tmp_path: Path) -> None:
+    await record(roots).add(VF, [A])
+    path, elsewhere = file_of(roots, VF), tmp_path / "elsewhere"
+    path.rename(elsewhere)
+    path.symlink_to(elsewhere)
+    os.mkfifo(file_of(roots, SF))
+    assert given(roots) == {}
+
+
+async def test_a_record_that_cannot_be_written_is_said_once_and_refuses_nothing(
+    roots: Roots, log_lines: LogLines
+) -> None:
+    roots.device_info.parent.mkdir(parents=True)
+    roots.device_info.write_text("in the way")
+    writer = record(roots)
+    await writer.add(VF, [A])
+    await writer.add(VF, [B])
+    assert len(log_lines.fields("allocation.not_recorded")) == 1
+
+
+def test_names_of_records_stay_in_their_folder_and_differ() -> None:
+    resources = ("a.io/x", "a.io-x", "../../x", "a" * 253 + "/" + "b" * 63, "a" * 253 + "/c")
+    names = {record_name(r) for r in resources}
+    assert all("/" not in n and len(n.encode()) < 255 for n in names)
+    assert len(names) == len(resources)

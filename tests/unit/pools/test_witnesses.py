@@ -1,0 +1,164 @@
+"""The ledger as it listens to several witnesses: none of them alone makes a held device free."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+
+from agent.kubelet.checkpoint import Claim
+from agent.model.device import Netdev, RdmaDevice
+from agent.pools.assign import assign
+from agent.pools.held import Held, Holder
+from agent.pools.ledger import (
+    CHECKPOINT_WITHIN_S,
+    CONFIRM_WITHIN_S,
+    REST_S,
+    SHORT_LIFE_S,
+    Ledger,
+    Word,
+)
+from agent.pools.reasons import reason
+from tests.support.devices import host, pf, vf
+from tests.support.pools import config, members, pool
+
+VF, OTHER = "intel.com/vf", "intel.com/other"
+A, B = "0000:3b:02.0", "0000:3b:02.1"
+POD = Holder(VF, "pod", "default", "main")
+CLAIM = Claim(VF, A, "uid-1")
+CLAIMED = Holder(VF, uid="uid-1")
+SILENCE = Word()
+PARTIAL = Word({})
+COMPLETE = Word({}, is_complete=True)
+UNCLAIMED = Word(claims=frozenset())
+
+
+def claims(*found: Claim) -> Word:
+    return Word(claims=frozenset(found))
+
+
+LISTED = Ledger().heard(Word({A: POD}, is_complete=True), 0.0)
+BY_CHECKPOINT = Ledger().heard(claims(CLAIM), 0.0)
+RECORDED = Ledger().recorded({A: VF})
+GIVEN = Ledger().allocated(VF, [A], 0.0)
+
+
+@pytest.mark.parametrize(
+    ("ledger", "holder"),
+    [(LISTED, POD), (BY_CHECKPOINT, CLAIMED), (RECORDED, Holder(VF)), (GIVEN, Holder(VF))],
+    ids=["pod-resources", "checkpoint", "record", "answer"],
+)
+def test_each_witness_alone_keeps_a_device_held_until_kubelet_is_sure(
+    ledger: Ledger, holder: Holder
+) -> None:
+    assert ledger.held.holders == {A: holder}
+    for word in (SILENCE, PARTIAL, SILENCE):
+        ledger = ledger.heard(word, 1000.0)
+        assert ledger.held.holders == {A: holder}
+    assert ledger.heard(COMPLETE, 1000.0).held.holders == {}
+
+
+@pytest.mark.parametrize("ledger", [LISTED, BY_CHECKPOINT, RECORDED, GIVEN])
+@pytest.mark.parametrize("word", [UNCLAIMED, Word({}, claims=frozenset())])
+def test_a_checkpoint_without_a_device_frees_it(ledger: Ledger, word: Word) -> None:
+    assert ledger.heard(word, 1000.0).held == Held(complete=True)
+
+
+def test_what_pod_resources_lists_is_held_though_the_checkpoint_lacks_it() -> None:
+    for is_complete in (False, True):
+        word = Word({A: POD}, is_complete=is_complete, claims=frozenset())
+        assert LISTED.heard(word, 1000.0).held.holders == {A: POD}
+
+
+def test_a_young_answer_waits_for_either_witness_to_have_noted_it() -> None:
+    for word, within_s in ((COMPLETE, CONFIRM_WITHIN_S), (UNCLAIMED, CHECKPOINT_WITHIN_S)):
+        assert GIVEN.heard(word, within_s - 1).held_ids == {A}
+        assert GIVEN.heard(word, within_s).held_ids == set()
+
+
+def test_an_old_claim_that_was_refuted_does_not_come_back_and_a_new_one_counts() -> None:
+    """Kubelet does not write its checkpoint when a pod ends."""
+    word = Word({}, is_complete=True, claims=frozenset({CLAIM}))
+    ledger = BY_CHECKPOINT.heard(word, 1.0)
+    assert ledger.held_ids == set()
+    for later in (claims(CLAIM), SILENCE, Word({}, claims=frozenset({CLAIM}))):
+        assert ledger.heard(later, 2.0).held_ids == set()
+    new = Claim(VF, A, "uid-2")
+    assert ledger.heard(claims(CLAIM, new), 3.0).held.holders == {A: Holder(VF, uid="uid-2")}
+    assert ledger.heard(claims(), 3.0).heard(claims(CLAIM), 4.0).held_ids == {A}
+
+
+def test_a_checkpoint_that_cannot_be_read_any_more_frees_nothing() -> None:
+    assert BY_CHECKPOINT.heard(SILENCE, 1000.0).held_ids == {A}
+
+
+def test_a_device_that_was_given_twice_has_one_holder_whatever_the_order() -> None:
+    twice = (CLAIM, Claim(OTHER, A, "uid-0"))
+    for found in (twice, twice[::-1]):
+        held = Ledger().heard(claims(*found), 0.0).held
+        assert held.holders == {A: Holder(OTHER, uid="uid-0")}
+
+
+def test_the_word_on_holders_is_complete_with_either_sure_witness() -> None:
+    assert not Ledger().heard(SILENCE, 0.0).complete
+    assert not Ledger().heard(PARTIAL, 0.0).complete
+    assert Ledger().heard(UNCLAIMED, 0.0).complete
+    assert Ledger().heard(COMPLETE, 0.0).complete
+    waiting = attrs.evolve(Ledger(), awaited=True)
+    assert waiting.heard(PARTIAL, 0.0).held == Held(awaited=True)
+    assert waiting.heard(COMPLETE, 0.0).held == Held(complete=True)
+
+
+def test_a_device_that_comes_back_soon_rests_for_a_while() -> None:
+    early = GIVEN.heard(Word({A: POD}, is_complete=True), 2.0).heard(COMPLETE, SHORT_LIFE_S - 1)
+    assert early.resting == {A: SHORT_LIFE_S - 1 + REST_S}
+    assert early.heard(COMPLETE, SHORT_LIFE_S - 1 + REST_S).resting == {}
+    late = GIVEN.heard(Word({A: POD}, is_complete=True), 2.0).heard(COMPLETE, SHORT_LIFE_S)
+    assert late.resting == {}
+    never_listed = GIVEN.heard(COMPLETE, 31.0)
+    assert never_listed.resting == {A: 31.0 + REST_S}
+
+
+def test_a_device_that_was_refused_rests_too() -> None:
+    assert Ledger().refused([A, B], 5.0).resting == {A: 5.0 + REST_S, B: 5.0 + REST_S}
+
+
+def test_a_device_of_an_earlier_run_does_not_rest_when_it_is_freed() -> None:
+    assert RECORDED.heard(COMPLETE, 1.0).resting == {}
+
+
+PF0 = pf("0000:3b:00.0", "pf0", num_vfs=3)
+SOUND = vf(B, PF0, 1, driver="mlx5_core", netdevs=(Netdev("v1"),), rdma=(RdmaDevice("mlx5_1"),))
+HIDDEN = vf(A, PF0, 0, driver="mlx5_core")
+POOLS = config(pool("rdma", {"isRdma": True}), pool("any", {}))
+
+
+def test_while_holders_are_not_known_a_function_in_a_pod_perhaps_joins_no_later_pool() -> None:
+    """Its netdev is not here, and the RDMA device that the first pool asks for may be with it."""
+    pools = assign(host(PF0, SOUND, HIDDEN), POOLS, Held(awaited=True))
+    assert members(pools) == {"rdma": [B], "any": []}
+    assert "once kubelet has said which devices pods hold" in reason(HIDDEN, pools).text
+    for held in (Held(), Held(complete=True)):
+        pools = assign(host(PF0, SOUND, HIDDEN), POOLS, held)
+        assert members(pools) == {"rdma": [B], "any": [A]}
+
+
+@pytest.mark.parametrize(
+    "device",
+    [
+        attrs.evolve(HIDDEN, driver="vfio-pci", iommu_group=7),
+        attrs.evolve(HIDDEN, netdevs=(Netdev("v0"),)),
+        attrs.evolve(HIDDEN, driver="iavf", vendor="8086"),
+    ],
+    ids=["of userspace", "with its netdev", "of another vendor"],
+)
+def test_what_is_not_hidden_in_a_pod_joins_at_once(device: object) -> None:
+    assert isinstance(device, type(HIDDEN))
+    wanted = config(pool("rdma", {"isRdma": True, "vendors": ["15b3"]}), pool("any", {}))
+    sound = attrs.evolve(SOUND, vendor="15b3")
+    other = device if device.vendor == "8086" else attrs.evolve(device, vendor="15b3")
+    pools = assign(host(PF0, sound, other), wanted, Held(awaited=True))
+    assert members(pools) == {"rdma": [B], "any": [A]}
+
+
+def test_a_holder_by_the_checkpoint_is_told_by_the_uid_of_its_pod() -> None:
+    assert str(CLAIMED) == "the pod with the UID uid-1, by kubelet's checkpoint"
