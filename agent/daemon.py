@@ -31,6 +31,7 @@ from agent.export.leftovers import remove_leftover_drafts
 from agent.export.specs import CdiSpecs
 from agent.holders import Witnesses, word_of
 from agent.host import devlink
+from agent.host.altnames import ALTNAMES
 from agent.kubelet.checkpoint import Claims
 from agent.kubelet.podresources import HoldingsFollower, HoldingsRead
 from agent.kubelet.resource_locks import ResourceLocks
@@ -311,9 +312,11 @@ class Daemon:
 
 
 def needs(config: Config) -> frozenset[str]:
-    """Which facts that cost a devlink dump the configuration asks for."""
+    """Which facts that cost questions to the kernel the configuration asks for."""
     keys = {c.key for p in config.pools for s in p.selectors for c in s.criteria}
     wanted = {devlink.DDP} if "ddpProfiles" in keys else set()
     if any(s.is_rdma for p in config.pools for s in p.selectors):
         wanted.add(devlink.ENABLE_RDMA)
+    if "pfNames" in keys:
+        wanted.add(ALTNAMES)
     return frozenset(wanted)

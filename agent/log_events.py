@@ -513,6 +513,14 @@ _ALL = (
         "A bug in making an answer: that command got an error, the agent works on.",
     ),
     LogEvent(
+        "host.no_network",
+        WARNING,
+        ("pfs",),
+        "PFs are on kernel drivers, and none of their netdevs is in the agent's network namespace: "
+        "it does not run in the host's (hostNetwork: true). pfNames find nothing, links are not "
+        "checked, and interfaces that the host itself uses are not kept out.",
+    ),
+    LogEvent(
         "host.pf_down",
         WARNING,
         ("pf", "interface", "driver"),

@@ -69,6 +69,8 @@ def tell_rest(before: Pools, after: Pools) -> None:
 def _tell_host(before: Pools, after: Pools) -> None:
     """What the host lacks: kernel modules without which RDMA nodes are missing, and attributes."""
     old, new = before.snapshot, after.snapshot
+    if new.has_no_nic and not old.has_no_nic:
+        logs.emit("host.no_network", pfs=shown(tuple(new.pfs)))
     if any(m.selectors.is_rdma for p in after.pools for m in p.members):
         for module in sorted(set(new.missing_rdma_modules) - set(old.missing_rdma_modules)):
             logs.emit("host.rdma_module_missing", module=module)

@@ -16,6 +16,7 @@ from agent.cli.host import config_or_none, roots_of, wants_netlink
 from agent.cli.screen import DIM, GOOD, STRONG, WARN, Screen, styled
 from agent.discovery.scan import scan
 from agent.host import devlink
+from agent.host.altnames import ALTNAMES
 from agent.host.pci_ids import PciIds
 from agent.model.device import Device
 from agent.model.snapshot import Snapshot
@@ -26,8 +27,8 @@ from agent.pools.records import Pools
 from agent.pools.view import document
 from agent.told import funnel_text
 
-ALL_NEEDS = frozenset({devlink.DDP, devlink.ENABLE_RDMA})
-"""Facts that cost a devlink dump."""
+ALL_NEEDS = frozenset({devlink.DDP, devlink.ENABLE_RDMA, ALTNAMES})
+"""Facts that cost questions to the kernel."""
 _HEADER = ("DEVICE", "ROLE", "VENDOR", "DRIVER", "NUMA", "PF", "NETDEV", "POOL OR REASON")
 
 

@@ -112,7 +112,7 @@ def _show_pool(told: v1.PoolExplanation, screen: Screen) -> None:
     screen.table(("  FUNCTIONS LEFT", "AFTER", "WANTED"), _funnel(pool))
     if told.members:
         screen.line()
-        screen.table(("  DEVICE", "HEALTH", "POD"), _members(told))
+        screen.table(("  DEVICE", "PF", "HEALTH", "POD"), _members(told))
     if (more := len(told.members) - _MEMBERS_SHOWN) > 0:
         screen.line(f"  ... {more} more; `status --devices` lists all", DIM)
 
@@ -140,4 +140,5 @@ def _members(told: v1.PoolExplanation) -> Iterator[list[str | Text]]:
     for device in told.members[:_MEMBERS_SHOWN]:
         words = f"{device.health} ({device.cause})" if device.cause else device.health
         style = health(device.health).style
-        yield [f"  {device.id}", Text(words, style=style), holder_text(device.holder) or "-"]
+        pod = holder_text(device.holder) or "-"
+        yield [f"  {device.id}", device.pf or "-", Text(words, style=style), pod]

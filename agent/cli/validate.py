@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
+from agent.cli.discover import ALL_NEEDS
 from agent.cli.host import node_name, roots_of, wants_netlink
 from agent.config.findings import printable
 from agent.config.load import Loaded, load_config
@@ -55,7 +56,7 @@ def command(arguments: Namespace) -> int:
         out=sys.stdout,
         strict=arguments.strict,
         node_name=node_name(),
-        snapshot=scan(roots, netlink=netlink) if arguments.on_this_host else None,
+        snapshot=scan(roots, netlink=netlink, needs=ALL_NEEDS) if arguments.on_this_host else None,
     )
 
 

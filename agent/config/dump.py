@@ -8,10 +8,10 @@ from typing import Any
 from agent.config.pool_keys import RESOURCE_LIST
 from agent.config.schema import Config, HealthPolicy, PoolConfig, SelectorSet
 from agent.model.device import Kind
-from agent.selectors import SELECTORS
+from agent.selectors import SELECTORS, Shape
 
-_NOTHING = [""]
-"""How a list is written none of whose values can match: an empty list would be no filter."""
+_NOTHING: dict[Shape, Any] = {Shape.LIST: [""], Shape.CHOICE: "none"}
+"""How a selector is written none of whose values can match: an empty value would be no filter."""
 
 
 def dump_config(config: Config) -> str:
@@ -28,7 +28,7 @@ def pool_as_json(pool: PoolConfig) -> dict[str, Any]:
     written["selectors"] = objects[0] if len(objects) == 1 else objects
     if pool.exclude_topology:
         written["excludeTopology"] = True
-    if pool.additional_info:
+    if pool.additional_info is not None:
         written["additionalInfo"] = {k: dict(v) for k, v in pool.additional_info.items()}
     if pool.health != HealthPolicy():
         written["health"] = {
@@ -74,7 +74,10 @@ def _is_flat(value: dict[str, Any] | list[Any]) -> bool:
 
 
 def _selectors_as_json(selectors: SelectorSet) -> dict[str, Any]:
-    written = {c.key: SELECTORS[c.key].spell(c.wanted) or _NOTHING for c in selectors.criteria}
+    written = {
+        c.key: SELECTORS[c.key].spell(c.wanted) or _NOTHING[SELECTORS[c.key].shape]
+        for c in selectors.criteria
+    }
     if selectors.need_vhost_net:
         written["needVhostNet"] = True
     return written

@@ -135,9 +135,17 @@ def read_list(at: At, findings: Findings, wanted: str = "a list of strings") -> 
 def read_choice(at: At, findings: Findings, choices: Iterable[str]) -> str | None:
     """One of some words, else an error with the nearest."""
     allowed = tuple(choices)
-    listed = " or ".join((", ".join(map(quoted, allowed[:-1])), quoted(allowed[-1])))
-    value = read_string(at, findings, f"one of {listed}")
+    value = read_string(at, findings, f"one of {_either(allowed)}")
     if value is None or value in allowed:
         return value
-    findings.error(at, f"found {found(value)}, wanted {listed}{nearest(value, allowed)}")
+    findings.error(at, choice_fault(value, allowed))
     return None
+
+
+def choice_fault(value: str, allowed: tuple[str, ...]) -> str:
+    """What is wrong with a word that is none of those allowed, with the nearest."""
+    return f"found {found(value)}, wanted {_either(allowed)}{nearest(value, allowed)}"
+
+
+def _either(allowed: tuple[str, ...]) -> str:
+    return " or ".join((", ".join(map(quoted, allowed[:-1])), quoted(allowed[-1])))

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from agent.config.findings import At, plain, quoted
 from agent.config.json_positions import Member, Object
 from agent.config.pool_keys import POOL_KEYS
-from agent.model.address import parse_bdf
+from agent.kinds import KINDS
+from agent.model.device import Kind
 from agent.records import frozen
-from agent.selectors import SELECTORS, Shape
+from agent.selectors import SELECTORS, Selector, Shape
 
-_DRIVERS = {"vfio": "vfio-pci", "uio": "igb_uio"}
-"""Device types of the v2 layout that meant a driver; the third, netdevice, meant any other."""
+_OLD_TYPES: dict[str, dict[str, Any]] = {
+    "netdevice": {},
+    "vfio": {"drivers": ["vfio-pci"]},
+    "vfio-pci": {"drivers": ["vfio-pci"]},
+    "uio": {"drivers": ["igb_uio"]},
+    "igb_uio": {"drivers": ["igb_uio"]},
+    "rdma": {"isRdma": True},
+}
+"""Device types of the v2 layout, and of forks of it, in lower case -> the selectors they meant."""
+_KINDS = {str(kind).lower(): str(kind) for kind in KINDS}
 _PRIVATE = "additionalInfo"
-_STILL_READ = tuple(k for k in POOL_KEYS if k not in {"resourceName", "resourcePrefix", _PRIVATE})
+_STILL_READ = tuple(
+    k for k in POOL_KEYS if k not in {"resourceName", "resourcePrefix", "deviceType", _PRIVATE}
+)
 """Keys that today's form of a pool keeps; no value of additionalInfo is ever shown."""
 
 
@@ -25,13 +37,16 @@ class V2Pool:
     dead_words: tuple[str, ...]
     """What in it is not read any more, as people wrote it."""
     translated: dict[str, Any] | None
-    """The same pool in today's form; None where its addresses cannot be read."""
+    """The same pool in today's form, without additionalInfo; None where no address can be read."""
+    has_info: bool = False
+    """Whether it has additionalInfo, which is never shown and stays as it is."""
 
     @property
     def message(self) -> str:
         """What it is and why it is refused."""
         words = ", ".join(self.dead_words)
-        return f"v2 layout: {words} went out of use, selectors took their place; pool refused"
+        text = f"v2 layout: {words} went out of use, selectors took their place; pool refused"
+        return f"{text} (its additionalInfo is not shown below: keep it)" if self.has_info else text
 
 
 def read_v2_pool(at: At) -> V2Pool | None:
@@ -43,17 +58,21 @@ def read_v2_pool(at: At) -> V2Pool | None:
         return None
     dead = [members[key].key for key in ("rootdevices", "sriovmode") if key in members]
     device_type = _text(members.get("devicetype"))
-    if device_type.lower() in {"netdevice", *_DRIVERS} and device_type != "netDevice":
+    if device_type and device_type not in KINDS:
         dead.append(f"deviceType {quoted(device_type)}")
-    return V2Pool(tuple(dead), _translated(members, device_type.lower()))
+    translated = _translated(members, device_type.lower())
+    return V2Pool(
+        tuple(dead), translated, has_info=bool(translated) and _PRIVATE.lower() in members
+    )
 
 
 def dead_device_type(word: str) -> str | None:
     """Words for a device type of the v2 layout in a pool of today's."""
-    driver = _DRIVERS.get(word.lower())
-    if driver is None:
+    meant = _OLD_TYPES.get(word.lower())
+    if not meant:
         return None
-    return f'{quoted(word)} is of the v2 layout: write netDevice and "drivers": ["{driver}"]'
+    ((key, value),) = meant.items()
+    return f'{quoted(word)} is of the v2 layout: write netDevice and "{key}": {json.dumps(value)}'
 
 
 def misplaced(member: Member) -> str | None:
@@ -81,30 +100,43 @@ def _as_selector(shape: Shape, value: object) -> str:
 
 
 def _translated(members: dict[str, Member], device_type: str) -> dict[str, Any] | None:
+    """The pool in today's form, as far as it says which devices it means; else None."""
     name, prefix = _text(members.get("resourcename")), _text(members.get("resourceprefix"))
-    addresses = _addresses(members.get("rootdevices"))
-    if not name or not addresses or _PRIVATE.lower() in members:
+    key = "rootDevices" if _is_true(members.get("sriovmode")) else "pciAddresses"
+    addresses = _addresses(members.get("rootdevices"), SELECTORS[key])
+    if not name or not addresses:
         return None
-    with_vfs = "sriovmode" in members and members["sriovmode"].node.value is True
-    selectors: dict[str, Any] = {"rootDevices" if with_vfs else "pciAddresses": addresses}
-    if device_type in _DRIVERS:
-        selectors["drivers"] = [_DRIVERS[device_type]]
-    kept = {key: plain(members[key.lower()].node) for key in _STILL_READ if key.lower() in members}
-    if device_type in {"netdevice", *_DRIVERS}:
-        kept.pop("deviceType", None)
+    kind = _KINDS.get(device_type, str(Kind.NET_DEVICE))
+    aux = {"auxTypes": ["sf"]} if kind == Kind.AUX_NET_DEVICE else {}
+    beside = {
+        k: plain(members[k.lower()].node)
+        for k, selector in SELECTORS.items()
+        if k.lower() in members and k != "rootDevices" and Kind(kind) in selector.kinds
+    }
+    selectors = {key: addresses, **aux, **beside, **_OLD_TYPES.get(device_type, {})}
     named = {"resourcePrefix": prefix} if prefix else {}
-    return {**named, "resourceName": name, **kept, "selectors": selectors}
+    typed = {} if kind == Kind.NET_DEVICE else {"deviceType": kind}
+    kept = {k: plain(members[k.lower()].node) for k in _STILL_READ if k.lower() in members}
+    return {**named, "resourceName": name, **typed, **kept, "selectors": selectors}
 
 
-def _addresses(member: Member | None) -> list[str]:
+def _is_true(member: Member | None) -> bool:
+    """SriovMode as a boolean, or as the text of one, which the v2 layout's readers refused."""
+    value = member.node.value if member else None
+    return value is True or (isinstance(value, str) and value.strip().lower() == "true")
+
+
+def _addresses(member: Member | None, selector: Selector) -> list[str]:
+    """The addresses that can be read, in normal form and each once; PFs, with ranges or without."""
     raw = plain(member.node) if member else None
-    known = []
-    for value in raw if isinstance(raw, list) else []:
+    values = raw if isinstance(raw, list) else [raw]
+    known: dict[str, None] = {}
+    for value in (v for v in values if isinstance(v, str)):
         try:
-            known.append(parse_bdf(value))
-        except (ValueError, AttributeError):
-            return []
-    return known
+            known[str(selector.parse(value))] = None
+        except ValueError:
+            continue
+    return list(known)
 
 
 def _text(member: Member | None) -> str:

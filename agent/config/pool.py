@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 
+from agent.config.dump import pretty
 from agent.config.fields import (
     KnownKeys,
     nearest,
@@ -19,11 +20,18 @@ from agent.config.fields import (
 )
 from agent.config.findings import At, Findings, quoted
 from agent.config.json_faults import Text
-from agent.config.json_positions import Object
+from agent.config.json_positions import Object, parse_json
 from agent.config.legacy import dead_device_type, misplaced, read_v2_pool
 from agent.config.names import cdi_vendor_fault, name_fault, prefix_fault
 from agent.config.pool_keys import HARMLESS_KEY, MAX_RECOVERY_HOLD_S, POOL_KEYS
-from agent.config.schema import AllocationPolicy, HealthPolicy, PoolConfig, Problem, SelectorSet
+from agent.config.schema import (
+    AllocationPolicy,
+    HealthPolicy,
+    PoolConfig,
+    Problem,
+    SelectorSet,
+    Severity,
+)
 from agent.config.selector_objects import everything, read_selector_object, tell_dead
 from agent.kinds import KINDS
 from agent.model.address import parse_bdf
@@ -56,9 +64,13 @@ def read_pool(at: At, index: int, text: Text, *, default_prefix: str, strict: bo
     findings = Findings(text, strict, index)
     if v2_pool := read_v2_pool(at):
         resource = _plain_resource(at, default_prefix)
-        findings.error(at, v2_pool.message)
+        translated, message = v2_pool.translated, v2_pool.message
+        if translated and (fault := _fault_of(translated, default_prefix)):
+            translated = None
+            message += f"; today's form of it would be refused too: {fault}"
+        findings.error(at, message)
         problems = tuple(attrs.evolve(p, resource=resource) for p in findings.problems)
-        return PoolReading(at, index, problems, resource, None, v2_pool.translated)
+        return PoolReading(at, index, problems, resource, None, translated)
     entries = read_object(at, _KNOWN, findings, elsewhere=misplaced)
     if entries is None:
         return PoolReading(at, index, tuple(findings.problems))
@@ -66,6 +78,16 @@ def read_pool(at: At, index: int, text: Text, *, default_prefix: str, strict: bo
     config = pool.read()
     problems = tuple(attrs.evolve(p, resource=pool.resource) for p in findings.problems)
     return PoolReading(at, index, problems, pool.resource, None if findings.has_error else config)
+
+
+def _fault_of(pool: dict[str, Any], default_prefix: str) -> str:
+    """The first error of a pool that is to be printed; nobody is told to write what is refused."""
+    text = Text(pretty(pool))
+    at = At(parse_json(text.text))
+    read = read_pool(at, 0, text, default_prefix=default_prefix, strict=False)
+    errors = (p for p in read.problems if p.severity is Severity.ERROR)
+    first = next(errors, None)
+    return f"{first.path.removeprefix('$.')}: {first.message}" if first else ""
 
 
 def _plain_resource(at: At, default_prefix: str) -> str | None:
@@ -213,13 +235,13 @@ class _Pool:
                 policy = attrs.evolve(policy, recovery_hold_s=seconds)
         return policy
 
-    def additional_info(self) -> dict[str, dict[str, str]]:
+    def additional_info(self) -> dict[str, dict[str, str]] | None:
         at = self.entries.get("additionalInfo")
         if at is None:
-            return {}
+            return None
         if not isinstance(at.value, Object):
             self.findings.error(at, "wanted an object of objects")
-            return {}
+            return None
         info: dict[str, dict[str, str]] = {}
         for member in at.value.members:
             device, values = self.info_device(at.member(member), member.key), at.member(member)
@@ -256,7 +278,9 @@ class _Pool:
             value = member.node.value
             if isinstance(value, str):
                 values[member.key] = value
-            elif value is not None:
+            elif value is None:
+                values[member.key] = ""
+            else:
                 self.findings.error(at.member(member), "wanted a string")
         return values
 

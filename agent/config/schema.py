@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
-import attrs
-
 from agent.model.device import Kind
 from agent.records import frozen
 from agent.selectors.criteria import Criterion, SelectorSet
@@ -55,8 +53,8 @@ class PoolConfig:
     kind: Kind = Kind.NET_DEVICE
     selectors: tuple[SelectorSet, ...] = ()
     exclude_topology: bool = False
-    additional_info: Mapping[str, Mapping[str, str]] = attrs.field(factory=dict)
-    """``*``, PCI address in normal form or auxiliary name -> key -> value."""
+    additional_info: Mapping[str, Mapping[str, str]] | None = None
+    """``*``, PCI address in normal form or auxiliary name -> key -> value; None = not given."""
     health: HealthPolicy = HealthPolicy()
     advertise_empty: bool = False
     allow_in_use: bool = False

@@ -12,6 +12,7 @@ from typing import Any
 
 from agent.config.fields import (
     KnownKeys,
+    choice_fault,
     read_bool,
     read_choice,
     read_list,
@@ -128,6 +129,9 @@ def _read_wanted(
     if selector.shape is Shape.CHOICE:
         if at.value == "":
             return None
+        if isinstance(at.value, str) and at.value not in selector.choices:
+            dead[selector.key] = [(at, choice_fault(at.value, selector.choices))]
+            return ""
         return read_choice(at, findings, selector.choices)
     return _read_values(selector, read_list(at, findings), kind, findings, dead)
 

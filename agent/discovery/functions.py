@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 import attrs
 
 from agent.host import auxiliary, ddptool, netdev, pci, rdma, switchdev, sysfs, vfio
+from agent.host.altnames import altnames_of
 from agent.host.auxiliary import AuxiliaryBus
 from agent.host.devlink import DevlinkFacts
 from agent.host.netdev import NetClass
@@ -46,6 +47,8 @@ class Host:
     devlink: DevlinkFacts = DevlinkFacts()
     vfio_groups: frozenset[int] = frozenset()
     """Groups of which it is known that there is an IOMMU."""
+    altnames: bool = False
+    """Whether the kernel is to be asked for alternative names of PFs."""
     ddptool: str | None = None
     """Path of the program to ask for DDP profiles, where it is wanted and there."""
 
@@ -229,6 +232,9 @@ def _pf(host: Host, folder: int, entries: frozenset[str], bdf: str, kind: Kind) 
     driver = pci.driver(folder)
     sriov = pci.sriov(folder, entries, host.folders)
     eswitch = switchdev.tell_apart(_whole(host, folder, netdev.listed(folder, entries)))
+    if host.altnames:
+        own = tuple(attrs.evolve(n, altnames=altnames_of(n.name)) for n in eswitch.own)
+        eswitch = attrs.evolve(eswitch, own=own)
     rdma_devices = rdma.devices_of(folder, bdf, host.rdma)
     is_network = kind is Kind.NET_DEVICE
     device = Device(
@@ -283,8 +289,9 @@ def _infiniband(
 ) -> tuple[InfinibandPort, ...]:
     if not devices:
         return ()
-    by_class = pci_class >> 8 == _INFINIBAND_CLASS
-    is_infiniband = by_class or any(n.link_type == "infiniband" for n in netdevs)
+    is_infiniband = any(n.link_type == "infiniband" for n in netdevs)
+    if not netdevs:  # without IPoIB the class tells
+        is_infiniband = pci_class >> 8 == _INFINIBAND_CLASS
     return tuple(rdma.infiniband_ports(folder, devices, is_infiniband=is_infiniband))
 
 

@@ -30,6 +30,7 @@ from agent.host import (
     sysfs,
 )
 from agent.host.addresses import OwnRoutes
+from agent.host.altnames import ALTNAMES
 from agent.host.devlink import DevlinkFacts
 from agent.host.rdma import RdmaHost
 from agent.model.device import Device, Netdev, Role
@@ -50,12 +51,12 @@ def scan(
     """Everything about this host's functions, as far as it can be read now.
 
     ``netlink`` says whether the kernel may be asked for routes and devlink facts; otherwise they
-    come from procfs and ``devlink.json`` below the host root. ``needs`` names the devlink facts
-    that somebody wants (``devlink.DDP``, ``devlink.ENABLE_RDMA``), since asking the kernel for
-    them may take firmware's time. A host without a PCI bus has no functions. Raises OSError where
-    the process itself is out of descriptors or memory, and where sysfs, its PCI bus or a class that
-    lists devices cannot be read, or is missing though an earlier scan saw it: that must not look
-    like a host whose devices are gone.
+    come from procfs and ``devlink.json`` below the host root. ``needs`` names the facts that
+    somebody wants (``devlink.DDP``, ``devlink.ENABLE_RDMA``, ``ALTNAMES``), since asking the
+    kernel for them takes time, of devlink firmware's. A host without a PCI bus has no functions.
+    Raises OSError where the process itself is out of descriptors or memory, and where sysfs, its
+    PCI bus or a class that lists devices cannot be read, or is missing though an earlier scan saw
+    it: that must not look like a host whose devices are gone.
     """
     return Scanner(roots, netlink=netlink).scan(generation, needs=needs)
 
@@ -141,7 +142,8 @@ class Scanner:
     def _asked(self, needs: frozenset[str]) -> Asked:
         facts = _devlink_facts(self._roots, netlink=self._netlink, needs=needs)
         wants_ddptool = self._netlink and devlink.DDP in needs and not facts.ddp
-        return Asked(facts, ddptool.program() if wants_ddptool else None)
+        wants_altnames = self._netlink and ALTNAMES in needs
+        return Asked(facts, ddptool.program() if wants_ddptool else None, wants_altnames)
 
     def _read(self, folders: Folders, asked: Asked, touched: Collection[str] | None) -> Reading:
         """Read all functions, or those that were touched, and remember what was seen."""

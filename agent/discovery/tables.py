@@ -34,6 +34,8 @@ class Asked:
 
     devlink: DevlinkFacts = DevlinkFacts()
     ddptool: str | None = None
+    altnames: bool = False
+    """Whether alternative names of PFs are wanted, and the kernel may be asked."""
 
 
 def read_whole(folders: Folders, asked: Asked, before: Sight) -> tuple[Host, Tables]:
@@ -85,6 +87,7 @@ def _read(
         devlink=asked.devlink,
         vfio_groups=vfio.groups(folders.sys) if fresh is None else frozenset(),
         ddptool=asked.ddptool,
+        altnames=asked.altnames,
     )
     return host, Tables(
         listed=listed,

@@ -16,7 +16,7 @@ RTM_NEWLINK, RTM_DELLINK = 16, 17  # uapi linux/rtnetlink.h
 _HEADERS = struct.Struct("=4xH14xiI4x")  # type of nlmsghdr; index and flags of ifinfomsg
 _IFLA_IFNAME, _IFLA_MASTER, _IFLA_OPERSTATE = 3, 10, 16  # uapi linux/if_link.h
 _IFLA_VFINFO_LIST, _IFLA_CARRIER = 22, 33
-_IFLA_PROP_LIST, _IFLA_ALT_IFNAME = 52, 53
+IFLA_PROP_LIST, _IFLA_ALT_IFNAME = 52, 53
 _IFLA_VF_LINK_STATE = 5
 _NUMBER = struct.Struct("=I")
 _VF_LINK_STATE = struct.Struct("=II")  # ifla_vf_link_state: number of the VF, state
@@ -44,7 +44,7 @@ def link_fact(message: bytes) -> LinkFact:
         master=None if master is None else _NUMBER.unpack(master)[0],
         gone=kind == RTM_DELLINK,
         vf_policies=_vf_policies(told.get(_IFLA_VFINFO_LIST)),
-        altnames=altnames(told.get(_IFLA_PROP_LIST)),
+        altnames=altnames(told.get(IFLA_PROP_LIST)),
     )
 
 

@@ -96,12 +96,16 @@ def read_brief(owner: int, path: str, name: str) -> Netdev | None:
 def read_whole(net: NetClass, owner: int, name: str, path: str) -> Netdev | None:
     """Any other function's netdev, with its place in an eswitch and what is stacked on it.
 
-    Attributes come from the class folder, or from below the owner where there is none of that name.
+    Attributes come from below the owner, since the name may be that of another interface by now; of
+    a tree that has them in the class folder alone, from there.
     A representor is read no further than its port: a PF may have hundreds.
     """
-    netdev = None if net.folder is None else sysfs.open_folder(name, net.folder)
-    if netdev is None:
-        netdev = sysfs.open_folder(path, owner)
+    netdev = sysfs.open_folder(path, owner)
+    if net.folder is not None and (netdev is None or not sysfs.exists(netdev, "ifindex")):
+        of_class = sysfs.open_folder(name, net.folder)
+        if of_class is not None and netdev is not None:
+            os.close(netdev)
+        netdev = netdev if of_class is None else of_class
     if netdev is None:
         return None
     try:

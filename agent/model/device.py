@@ -176,6 +176,16 @@ class Device:
         return tuple(ports)
 
     @property
+    def port_names(self) -> tuple[str, ...]:
+        """Names of its ports' netdevs, that which names the PF first."""
+        return tuple(n.name for n in self.ports)
+
+    @property
+    def altnames(self) -> tuple[str, ...]:
+        """Alternative names of its ports' netdevs, as far as they were asked for."""
+        return tuple(name for n in self.ports for name in n.altnames)
+
+    @property
     def is_rdma(self) -> bool:
         """Whether it offers RDMA: it has an RDMA device here, or devlink says it may."""
         return bool(self.rdma) or self.rdma_enabled is True

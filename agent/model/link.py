@@ -102,7 +102,7 @@ class Links:
         before = self.by_ifindex.get(fact.ifindex)
         if before and fact.vf_policies is None:
             fact = attrs.evolve(fact, vf_policies=before.vf_policies)
-        return attrs.evolve(self, by_ifindex={**self.by_ifindex, fact.ifindex: fact})
+        return Links({**self.by_ifindex, fact.ifindex: fact}, self.by_number)
 
 
 def link_netdevs(devices: Iterable[Device], snapshot: Snapshot) -> Iterator[Netdev]:

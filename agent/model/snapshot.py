@@ -7,8 +7,12 @@ from functools import cached_property
 
 import attrs
 
-from agent.model.device import Device, Netdev, Role
+from agent.model.device import Device, Kind, Netdev, Role
 from agent.records import frozen
+
+_USERSPACE_DRIVERS = ("vfio", "uio", "igb_uio", "pci-stub")
+"""How drivers begin that make no netdev."""
+_INFINIBAND_CLASS = 0x0207
 
 
 @frozen(slots=False)
@@ -62,6 +66,28 @@ class Snapshot:
         return {n.name: d for d in self.devices for n in d.netdevs}
 
     @cached_property
+    def _names_of_pfs(self) -> Mapping[str, tuple[str, ...]]:
+        return {pf.id: (*pf.port_names, *pf.altnames) for pf in self.pfs.values()}
+
+    @cached_property
+    def altnames(self) -> frozenset[str]:
+        """Alternative names of PFs, in lower case."""
+        return frozenset(name.lower() for pf in self.pfs.values() for name in pf.altnames)
+
+    def pf_names(self, device: Device) -> tuple[str, ...]:
+        """Every name of a function's PF: of each of its ports, then the alternative ones.
+
+        A PF whose netdev is not here has the name that the function remembers.
+        """
+        names = self._names_of_pfs.get(device.pf_address or "")
+        return names or ((device.pf_name,) if device.pf_name else ())
+
+    @cached_property
+    def has_no_nic(self) -> bool:
+        """Whether no NIC has its netdev in this network namespace: see :func:`lack_netdevs`."""
+        return lack_netdevs(self.devices)
+
+    @cached_property
     def lag_of(self) -> Mapping[str, Netdev]:
         """PF's id -> the bond that carries the traffic of its VFs and SFs, where it is a VF LAG."""
         return {
@@ -99,3 +125,20 @@ def vf_lags(pfs: Iterable[Device]) -> Mapping[str, tuple[Device, ...]]:
         for master, switches in joined.items()
     }
     return {master: pfs for master, pfs in several.items() if pfs}
+
+
+def lack_netdevs(devices: tuple[Device, ...]) -> bool:
+    """Whether PFs are on kernel drivers, and no netdev of any function is in this namespace.
+
+    That is what an agent sees that does not run in the host's network namespace. An InfiniBand PF
+    has no netdev without IPoIB, so it says nothing.
+    """
+    is_expected = any(
+        device.role is Role.PF
+        and device.kind is Kind.NET_DEVICE
+        and device.driver is not None
+        and not device.driver.startswith(_USERSPACE_DRIVERS)
+        and device.pci_class >> 8 != _INFINIBAND_CLASS
+        for device in devices
+    )
+    return is_expected and not any(device.netdevs for device in devices)

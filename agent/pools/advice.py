@@ -17,6 +17,7 @@ from agent.selectors import SELECTORS
 from agent.selectors.census import census, present, some
 from agent.selectors.drivers import remedy
 from agent.selectors.link_types import link_types_of
+from agent.selectors.pf_hints import means_pf
 
 _DEVICE_TYPES = {
     Kind.NET_DEVICE: "network function (PCI class 0x02)",
@@ -248,8 +249,11 @@ def _ids(criterion: Criterion, _: list[Device], __: Pools) -> Iterator[str]:
 
 
 def _by_pf(criterion: Criterion, _: list[Device], pools: Pools) -> Iterator[str]:
-    pf_of = _BY_PF[criterion.key]
-    named = [p for p in pools.snapshot.pfs.values() if criterion.wanted.names(pf_of(p))]
+    pf_of, entries = _BY_PF[criterion.key], criterion.wanted.entries
+    pfs = pools.snapshot.pfs.values()
+    named = [p for p in pfs if any(means_pf(criterion.key, e, p) for e in entries)]
+    if not named and criterion.key == "pfNames" and pools.snapshot.has_no_nic:
+        return
     if not named:
         yield f"write {_PF_WRITTEN[criterion.key]}"
     elif more := [p for p in named if 0 < p.num_vfs < p.total_vfs]:

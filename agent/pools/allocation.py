@@ -6,7 +6,6 @@ workloads: names and shapes are those of the Go plugin, the order is stable wher
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 
@@ -15,6 +14,7 @@ from agent.config.schema import PoolConfig
 from agent.errors import DeviceNotUsableError, UnknownDeviceError
 from agent.model.answers import Allocation, DeviceNode
 from agent.model.device import Device
+from agent.pools.info_json import info_json
 from agent.pools.order import device_order
 from agent.pools.records import Member, Pool
 
@@ -62,9 +62,10 @@ def _envs(
     config: PoolConfig, device_ids: Sequence[str], info: Mapping[str, Info]
 ) -> dict[str, str]:
     envs: dict[str, str] = {}
+    text = info_json(info)
     for name in env_names(config.resource):
         envs[name] = ",".join(device_ids)
-        envs[info_name(name)] = json.dumps(info, separators=(",", ":"))
+        envs[info_name(name)] = text
     return envs
 
 
@@ -107,7 +108,7 @@ def device_info(config: PoolConfig, member: Member, *, rdma_cm: bool) -> Info:
     if selectors.vdpa_type:
         vdpa = vhost_vdpa(member)
         info["vdpa"] = {"mount": vdpa} if vdpa else {}
-    if config.additional_info:
+    if config.additional_info is not None:
         info["extra"] = extra_info(config, device)
     return info
 
@@ -128,7 +129,7 @@ def extra_info(config: PoolConfig, device: Device) -> dict[str, str]:
     """AdditionalInfo of a device: ``*``, then its PCI address, then its own name, key by key."""
     merged: dict[str, str] = {}
     for key in dict.fromkeys(("*", device.pci_address, device.id)):
-        merged |= config.additional_info.get(key, {})
+        merged |= (config.additional_info or {}).get(key, {})
     return merged
 
 

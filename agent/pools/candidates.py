@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, filterfalse
 
 from agent.config.schema import Criterion, SelectorSet
 from agent.model.device import Device, Kind, Role
@@ -28,9 +28,9 @@ _EXACT: Mapping[str, Callable[[Device], Hashable]] = {
 _OF_THE_FUNCTION_TOO = frozenset({"drivers"})
 """Facts that an auxiliary device also has from the function that it is below."""
 
-_BY_PF: Mapping[str, Callable[[Device], str | None]] = {
-    "pfNames": lambda d: d.pf_name,
-    "rootDevices": lambda d: d.pf_address,
+_BY_PF: Mapping[str, Callable[[Device, Snapshot], tuple[str, ...]]] = {
+    "pfNames": lambda d, snapshot: snapshot.pf_names(d),
+    "rootDevices": lambda d, _: (d.pf_address,) if d.pf_address else (),
 }
 """Selectors that name PFs, then functions of them by their indexes."""
 
@@ -93,9 +93,15 @@ class Candidates:
         )
 
     def _functions(self, wanted: FunctionRanges, pfs: Mapping[str, _ByIndex]) -> Iterator[int]:
-        """The functions that any entry means, without asking each function of the PF."""
+        """The functions that any entry means, without asking each function of the PF.
+
+        A pattern means netdevs by their own names, not by alternative ones.
+        """
+        altnames = self.snapshot.altnames
         for entry in wanted.entries:
-            names = filter(entry.names, pfs) if entry.is_pattern else (entry.key,)
+            names: Iterable[str] = (entry.key,)
+            if entry.is_pattern:
+                names = filterfalse(altnames.__contains__, filter(entry.names, pfs))
             for functions in (pfs[name] for name in names if name in pfs):
                 if entry.spans is None:
                     yield from chain.from_iterable(functions.values())
@@ -107,13 +113,16 @@ class Candidates:
                         if number is not None and low <= number <= high:
                             yield from functions.get(number, ())
 
-    def _indexed(self, key: str, pf: Callable[[Device], str | None]) -> Mapping[str, _ByIndex]:
-        """The functions of each PF, never the PF itself, by its name or address in lower case."""
+    def _indexed(
+        self, key: str, pf: Callable[[Device, Snapshot], tuple[str, ...]]
+    ) -> Mapping[str, _ByIndex]:
+        """The functions of each PF, never the PF itself, by its names or address in lower case."""
         if key not in self._pfs:
             found: dict[str, dict[int | None, list[int]]] = {}
             for i, device in enumerate(self.devices):
-                name = pf(device)
-                if name is not None and device.role is not Role.PF:
+                if device.role is Role.PF:
+                    continue
+                for name in pf(device, self.snapshot):
                     found.setdefault(name.lower(), {}).setdefault(device.index, []).append(i)
             self._pfs[key] = found
         return self._pfs[key]

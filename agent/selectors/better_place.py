@@ -22,6 +22,8 @@ _PAIR = re.compile(r"(?:0x)?([0-9a-f]{4}):(?:0x)?([0-9a-f]{4})", re.IGNORECASE)
 _AUX_NAME = re.compile(r"[\w-]+\.([\w-]+)\.[0-9]+", re.ASCII)
 _HEX_ID = re.compile(r"(?:0x)?[0-9a-f]{4}", re.IGNORECASE)
 _NAME = re.compile(r"[A-Za-z][\w.*?@-]*(#[0-9,-]*)?", re.ASCII)
+_ADDRESS = re.compile(r"(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.IGNORECASE)
+_COLON_RANGE = re.compile(r"([A-Za-z][\w.-]*):([0-9]+(?:[-,][0-9]+)*)", re.ASCII)
 _VENDORS = {
     "intel": "8086",
     "mellanox": "15b3",
@@ -49,10 +51,18 @@ def better_place(key: str, raw: str, kind: Kind | None) -> str:
 
     ``kind`` is the pool's device type; None = not known.
     """
-    value = raw.strip()
+    value = _bare(raw)
     if not value or len(value) > 1000:
         return ""
     return _in_one_string(key, value) or _elsewhere(key, value, kind)
+
+
+def _bare(raw: str) -> str:
+    """The value without the brackets, braces or quotes of a list that was written as a string."""
+    value = raw.strip()
+    if value[:1] in {"[", "{", "(", "'", '"'}:
+        value = re.sub(r"""[][{}()"']""", "", value).strip()
+    return value
 
 
 def _in_one_string(key: str, value: str) -> str:
@@ -78,7 +88,7 @@ def _all_read(key: str, parts: list[str]) -> bool:
 
 
 def _elsewhere(key: str, value: str, kind: Kind | None) -> str:
-    if place := _address(key, value):
+    if place := _address(key, value) or _with_more(key, value):
         return place
     if pair := _PAIR.fullmatch(value):
         ids = f'"vendors": ["{pair[1].lower()}"], "devices": ["{pair[2].lower()}"]'
@@ -112,6 +122,15 @@ def _address(key: str, value: str) -> str:
         f'it is a PCI address: write "pciAddresses": ["{address}"] for this function, or '
         f'"rootDevices": ["{address}"] for the functions of this PF'
     )
+
+
+def _with_more(key: str, value: str) -> str:
+    """An address with something around it, or a name with a colon before its range."""
+    if key in {"pciAddresses", "rootDevices"} and (address := _ADDRESS.search(value)):
+        return f'write the address alone: "{key}": ["{address[0].lower()}"]'
+    if key == "pfNames" and (ranged := _COLON_RANGE.fullmatch(value)):
+        return f'indexes stand after a #: write "pfNames": ["{ranged[1]}#{ranged[2]}"]'
+    return ""
 
 
 def _word(key: str, value: str, kind: Kind | None) -> str:

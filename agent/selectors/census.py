@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 
 from agent.model.device import Device, Kind, Role
-from agent.model.snapshot import Snapshot
+from agent.model.snapshot import Snapshot, lack_netdevs
 from agent.records import frozen
 
 _SHOWN = 8
@@ -57,6 +57,11 @@ class Census:
     def rdma_owner(self) -> Mapping[str, Device]:
         """The device of any kind that owns an RDMA device, by the RDMA device's name."""
         return {r.name: d for d in self.everything for r in d.rdma}
+
+    @cached_property
+    def has_no_nic(self) -> bool:
+        """Whether no NIC has its netdev in this network namespace."""
+        return lack_netdevs(self.everything)
 
     @cached_property
     def devices(self) -> tuple[Device, ...]:

@@ -29,9 +29,18 @@ def matches_root_device(device: Device, wanted: FunctionRanges, _snapshot: Snaps
     return device.role is not Role.PF and wanted.cover(device.pf_address, device.index)
 
 
-def matches_pf_name(device: Device, wanted: FunctionRanges, _snapshot: Snapshot) -> bool:
-    """It is a function of a wanted PF (by its netdev) with a wanted index; never a PF."""
-    return device.role is not Role.PF and wanted.cover(device.pf_name, device.index)
+def matches_pf_name(device: Device, wanted: FunctionRanges, snapshot: Snapshot) -> bool:
+    """It is a function of a wanted PF (by its netdevs) with a wanted index; never a PF.
+
+    Each port of the PF names it, and so does an alternative name, if it is written in full.
+    """
+    if device.role is Role.PF:
+        return False
+    altnames = snapshot.altnames
+    return any(
+        wanted.cover(name, device.index, exactly=name.lower() in altnames)
+        for name in snapshot.pf_names(device)
+    )
 
 
 _BRACKETS = re.compile(r"\[[^\[\]]*\]")
@@ -73,8 +82,9 @@ def _actual_root(device: Device, _snapshot: Snapshot) -> str:
 def _actual_name(device: Device, snapshot: Snapshot) -> str:
     if device.role is Role.PF:
         return f"is the PF {device.pf_name} itself" if device.pf_name else "is a PF itself"
-    if device.pf_name:
-        return _indexed(device.pf_name, device)
+    if names := snapshot.pf_names(device):
+        others = f" (also named {', '.join(names[1:])})" if names[1:] else ""
+        return _indexed(names[0], device) + others
     pf = snapshot.pf_of(device)
     if pf is None:
         return "its PF is not on this host"
@@ -101,7 +111,7 @@ ROOT_DEVICES = Selector(
 PF_NAMES = Selector(
     key="pfNames",
     kinds=frozenset({NET, AUX}),
-    meaning="The functions of a PF, named by the PF's netdev; never the PF itself.",
+    meaning="The functions of a PF, named by a netdev of the PF; never the PF itself.",
     allowed=f"{_FORM}, where NAME may hold the wildcards * ? [...]",
     example=["ens1f0#0-7", "mlx-*"],
     parse=parse_pf_name,

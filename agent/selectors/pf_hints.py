@@ -24,13 +24,22 @@ def root_device_hints(wanted: FunctionRanges, census: Census) -> tuple[Hint, ...
 
 def _hints(key: str, wanted: FunctionRanges, census: Census, name: _Name) -> Iterator[Hint]:
     for entry in wanted.entries:
-        pfs = [pf for pf in census.pfs if (known := name(pf)) and entry.names(known)]
+        pfs = [pf for pf in census.pfs if means_pf(key, entry, pf)]
         if not pfs and not (key == "pfNames" and _has_orphans(entry, census)):
-            yield Hint(_no_pf(key, entry, census, name), str(entry))
+            yield Hint(_no_pf(key, entry, census), str(entry))
             continue
         for pf in pfs:
             if hint := _functions_hint(key, entry, pf, census, name):
                 yield Hint(hint)
+
+
+def means_pf(key: str, entry: FunctionRange, pf: Device) -> bool:
+    """Whether an entry of ``rootDevices`` or ``pfNames`` means this PF."""
+    if key == "rootDevices":
+        return entry.names(pf.id)
+    if any(map(entry.names, pf.port_names)):
+        return True
+    return not entry.is_pattern and any(map(entry.names, pf.altnames))
 
 
 def _has_orphans(entry: FunctionRange, census: Census) -> bool:
@@ -43,8 +52,11 @@ def _pf_names(device: Device) -> Iterator[str]:
         yield device.pf_name
 
 
-def _no_pf(key: str, entry: FunctionRange, census: Census, name: _Name) -> str:
-    names = [known for pf in census.pfs if (known := name(pf))]
+def _no_pf(key: str, entry: FunctionRange, census: Census) -> str:
+    if key == "pfNames":
+        names = [known for pf in census.pfs for known in pf.port_names]
+    else:
+        names = [pf.id for pf in census.pfs]
     what = f"fits {entry.name}" if entry.is_pattern else f"is named {entry.name}"
     if key == "rootDevices":
         what = f"has the address {entry.name}"
@@ -53,6 +65,12 @@ def _no_pf(key: str, entry: FunctionRange, census: Census, name: _Name) -> str:
     near = get_close_matches(entry.key, by_key, n=1) if can_guess else ()
     guess = f"; did you mean {by_key[near[0]]}?" if near else ""
     hint = f"{key}: no PF on this host {what}; PFs here: {some(names)}{guess}"
+    if key == "pfNames" and census.has_no_nic:
+        hint = (
+            f"{key}: no PF here has a name: no NIC's netdev is in the agent's network namespace, "
+            "only PCI functions are seen; run the agent in the host's network namespace "
+            f"(hostNetwork: true), or select by rootDevices: {some(pf.id for pf in census.pfs)}"
+        )
     vf = census.by_id.get(entry.name)
     if vf is not None and vf.pf_address not in {None, vf.id}:
         hint += f"; {vf.id} is a function of {vf.pf_address} itself: use pciAddresses for it"

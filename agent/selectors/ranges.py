@@ -69,11 +69,15 @@ class FunctionRanges:
         """Whether any entry speaks of this PF; none does where it has no name here."""
         return pf is not None and any(e.names(pf) for e in self.entries)
 
-    def cover(self, pf: str | None, index: int | None) -> bool:
-        """Whether the function ``index`` of the PF is meant by any entry."""
+    def cover(self, pf: str | None, index: int | None, *, exactly: bool = False) -> bool:
+        """Whether the function ``index`` of the PF is meant by any entry.
+
+        With ``exactly``, entries that are patterns do not count.
+        """
         if pf is None:
             return False
-        return any(e.names(pf) and e.holds(index) for e in self.entries)
+        entries = (e for e in self.entries if not (exactly and e.is_pattern))
+        return any(e.names(pf) and e.holds(index) for e in entries)
 
     def __str__(self) -> str:
         return ", ".join(str(e) for e in self.entries)

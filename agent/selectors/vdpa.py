@@ -25,7 +25,7 @@ def _actual(device: Device, _snapshot: Snapshot) -> str:
 
 def _hints(wanted: str, census: Census) -> tuple[Hint, ...]:
     counts = census.count("vdpaType", lambda d: sorted({v.type or "unbound" for v in d.vdpa}))
-    if wanted in counts:
+    if wanted in counts or not wanted:
         return ()
     hint = (
         f"vdpaType: no {census.kind} on this host has a vDPA device of type {wanted}; "

@@ -44,7 +44,9 @@ def _device_named(subject: str, state: AgentState) -> Device | None:
     for name in (subject, _address(subject)):
         if device := snapshot.by_id.get(name) or known.get(name):
             return device
-    return snapshot.netdev_owner.get(subject)
+    if owner := snapshot.netdev_owner.get(subject):
+        return owner
+    return next((pf for pf in snapshot.pfs.values() if subject in pf.altnames), None)
 
 
 def _address(subject: str) -> str:
@@ -104,6 +106,9 @@ def _facts(device: Device, state: AgentState) -> Iterator[tuple[str, str]]:
     yield "PF", _pf(device)
     newest = (state.links.newest(n) for n in device.netdevs)
     yield "netdev", ", ".join(_netdev(n) for n in newest if n)
+    yield "also named", ", ".join(device.altnames)
+    ports = device.infiniband_ports
+    yield "RDMA port", ", ".join(f"{p.rdma}/{p.number} {p.state or 'unknown'}" for p in ports)
     yield "IOMMU group", "" if device.iommu_group is None else str(device.iommu_group)
     yield "uio", ", ".join(device.uio)
     yield "RDMA", ", ".join(r.name for r in device.rdma)

@@ -235,3 +235,17 @@ def test_a_burst_of_100_000_events_of_other_interfaces_pushes_nothing_and_loses_
         all_of(kubelet, healthy=True)
         assert len(kubelet.lists) == before + 1
         assert resident_kib(agent.process.pid) < memory_kib + 4096
+
+
+def test_a_pf_is_found_by_its_alternative_name_which_may_come_and_go(
+    namespace: NetNamespace, laid_out: HostBuilder, config: ConfigFile, kubelet: Kubelet
+) -> None:
+    config.write(pool("net", pfNames=["sriov1#0-3"], health=AT_ONCE))
+    namespace.ip("link property add dev ens1f0 altname sriov1")
+    with agent_in(namespace, laid_out, config.path) as agent:
+        kubelet.wait_for(lambda k: len(k.allocatable(NET)) == 4, "known at the start")
+        agent.wait_for("netlink.open")
+        namespace.ip("link property del dev ens1f0 altname sriov1")
+        kubelet.wait_for(lambda k: not k.allocatable(NET), "the name is gone")
+        namespace.ip("link property add dev ens1f0 altname sriov1")
+        kubelet.wait_for(lambda k: len(k.allocatable(NET)) == 4, "the name is back")

@@ -81,6 +81,56 @@ def test_an_interface_whose_name_is_no_text_is_survived(
     uevents.close()
 
 
+def swap_names(namespace: NetNamespace, host: HostBuilder, first: str, second: str) -> None:
+    """Let two PFs have the names of each other, in sysfs and in the kernel, as udev does it."""
+    net = host.root / "sys/class/net"
+    for old, new in ((first, "spare0"), (second, first), ("spare0", second)):
+        link = net / old
+        folder = link.resolve()
+        link.unlink()
+        host.link(net / new, folder.rename(folder.with_name(new)))
+    namespace.ip(
+        f"link set {first} name spare0",
+        f"link set {second} name {first}",
+        f"link set spare0 name {second}",
+    )
+
+
+def test_two_pfs_that_swap_names_keep_the_health_of_their_own_links(
+    namespace: NetNamespace, host: HostBuilder, config: ConfigFile, kubelet: Kubelet
+) -> None:
+    namespace.veth("ens2f0", "far1")
+    namespace.ip("link set far1 down")
+    dead = "0000:5e:00.0"
+    for address, name in ((PF, "ens1f0"), (dead, "ens2f0")):
+        host.pf(address, name, vfs=2)
+        ifindex = host.root / "sys/class/net" / name / "ifindex"
+        ifindex.write_text(f"{namespace.ifindex(name)}\n")
+    host.set_carrier("ens2f0", up=False)
+    for number, netdev in enumerate(f"{name}v{n}" for name in ("ens1f0", "ens2f0") for n in (0, 1)):
+        (host.root / "sys/class/net" / netdev / "ifindex").write_text(f"{1000 + number}\n")
+    health = {"recoveryHoldSeconds": 0}
+    config.write(
+        pool("net", rootDevices=[PF], health=health),
+        pool("dead", rootDevices=[dead], health=health),
+    )
+    uevents = UeventSource(namespace)
+    with agent_at_root(namespace, host, config.path) as agent:
+        kubelet.wait_for(lambda k: k.allocatable(NET) == host.vfs(PF))
+        kubelet.wait_for(lambda k: len(k.lists) == 2, "a list of each pool")
+        agent.wait_for("netlink.open")
+        for _ in range(5):
+            swap_names(namespace, host, "ens1f0", "ens2f0")
+            for address in (PF, dead):
+                uevents.send("change", f"/devices/pci0000:{address[5:7]}/{address}", "pci")
+        namespace.ip("link set far0 down")
+        kubelet.wait_for(lambda k: not k.allocatable(NET), "its own cable was pulled")
+    uevents.close()
+    lists = [[d.healthy for d in devices] for resource, devices in kubelet.lists if resource == NET]
+    assert lists == [[True, True], [False, False]]
+    assert not any(d.healthy for resource, ds in kubelet.lists if resource != NET for d in ds)
+
+
 def test_a_late_driver_is_told_by_its_bind_event(
     namespace: NetNamespace, host: HostBuilder, config: ConfigFile, kubelet: Kubelet
 ) -> None:

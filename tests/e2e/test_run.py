@@ -154,6 +154,44 @@ def test_pools_with_errors_are_refused_and_the_others_are_served(
         assert agent.wait_for("config.pool_refused")["resource"] == "intel.com/bad"
 
 
+def test_one_bad_value_leaves_its_pool_serving_and_is_told_with_its_place(
+    host: HostBuilder, config: ConfigFile, kubelet: Kubelet
+) -> None:
+    host.pf(PF, "ens1f0", vfs=4)
+    config.write(
+        pool("net", pfNames=["ENS1F0#0-1,", "ens9#x"], drivers=["", "iavf"]),
+        pool("nothing", pfNames=["ens9#x"]),
+    )
+    with AgentProcess(host.root, config.path) as agent:
+        healthy(kubelet, "example.com/net", 2)
+        assert agent.wait_for("config.pool_refused")["resource"] == "example.com/nothing"
+        warnings = agent.events("config.warning", at_least=3)
+    assert [str(w["path"]).removeprefix("$.resourceList[0].selectors.") for w in warnings] == [
+        *("pfNames[0]", "pfNames[1]", "drivers[0]")
+    ]
+    assert "an index is missing, so this part is not read" in str(warnings[0]["message"])
+    assert kubelet.count("example.com/nothing") == 0
+
+
+def test_a_pool_by_link_type_has_its_devices_again_after_a_restart_while_pods_have_the_netdevs(
+    host: HostBuilder, config: ConfigFile, kubelet: Kubelet
+) -> None:
+    host.pf(PF, "ens1f0", vfs=2)
+    host.pf("0000:5e:00.0", "ens2f0")
+    host.add_vfs("0000:5e:00.0", 2, VFIO)
+    config.write(pool("net", linkTypes=["ether"]))
+    with AgentProcess(host.root, config.path) as agent:
+        healthy(kubelet, "example.com/net", 4)
+        assert agent.stop() == 0
+    for vf in host.vfs(PF):
+        for name in host.netdevs(vf):
+            host.remove_netdev(name)
+    before = kubelet.count("example.com/net")
+    with AgentProcess(host.root, config.path):
+        kubelet.wait_for(lambda k: k.count("example.com/net") > before, "another registration")
+        healthy(kubelet, "example.com/net", 4)
+
+
 def test_an_empty_pool_is_not_registered_unless_it_says_so(
     host: HostBuilder, config: ConfigFile, kubelet: Kubelet
 ) -> None:

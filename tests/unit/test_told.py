@@ -175,3 +175,13 @@ def test_a_guarded_function_is_told_once_and_not_where_a_pool_has_it(log_lines: 
     assert log_lines.fields("device.in_use") == [
         {"device": uplink.id, "how": "pf1 carries the default route"}
     ]
+
+
+def test_a_host_whose_nics_have_no_netdev_in_this_namespace_is_told_once(
+    log_lines: LogLines,
+) -> None:
+    bare = pf("0000:3b:00.0", None, num_vfs=1, driver="ice")
+    after = assigned(host(bare, vf("0000:3b:01.0", bare)), pool("vf"))
+    tell_pools(Pools(), after)
+    tell_pools(after, after)
+    assert log_lines.fields("host.no_network") == [{"pfs": "0000:3b:00.0"}]

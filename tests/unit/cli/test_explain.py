@@ -75,8 +75,8 @@ def test_a_pool_with_funnel_members_and_overlaps() -> None:
         "       0          [2] not in use\n"
         "       0          [2] not taken\n"
         "\n"
-        "  DEVICE        HEALTH   POD\n"
-        "  0000:3b:02.0  Healthy  -\n"
+        "  DEVICE        PF            HEALTH   POD\n"
+        "  0000:3b:02.0  0000:3b:00.0  Healthy  -\n"
     )
 
 

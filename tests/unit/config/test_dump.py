@@ -24,8 +24,8 @@ FULL = """
   "advertiseEmpty": true, "allowInUse": true, "allocationPolicy": "numa"
 }, {
   "resourceName": "net", "allocationPolicy": "",
-  "selectors": {"pKeys": ["8001"], "vdpaType": "virtio", "ddpProfiles": ["A B"],
-                "acpiIndexes": ["007"]}
+  "selectors": [{"pKeys": ["8001"], "vdpaType": "virtio", "ddpProfiles": ["A B"],
+                 "acpiIndexes": ["007"]}, {"vdpaType": "vhots"}]
 }]}
 """
 

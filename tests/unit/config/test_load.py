@@ -104,7 +104,7 @@ def test_empty_lists_nulls_and_false_filter_nothing() -> None:
     assert pool_of(one(selectors=selectors)).selectors == (VENDOR,)
 
 
-def test_null_is_absent_everywhere() -> None:
+def test_null_is_absent_but_for_a_value_of_additional_info_where_it_is_empty_as_in_go() -> None:
     pool = pool_of(
         one(
             resourcePrefix=None,
@@ -117,7 +117,7 @@ def test_null_is_absent_everywhere() -> None:
         )
     )
     assert pool == PoolConfig(
-        "intel.com", "r", selectors=(VENDOR,), additional_info={"0000:86:00.0": {}}
+        "intel.com", "r", selectors=(VENDOR,), additional_info={"0000:86:00.0": {"a": ""}}
     )
 
 
@@ -455,9 +455,11 @@ def test_the_printed_form_of_a_v2_layout_loads_without_a_word() -> None:
         ("intel.com/b", ["pciAddresses", "drivers"]),
         ("x.org/c", ["rootDevices", "drivers"]),
         ("intel.com/e", ["pciAddresses"]),
+        ("intel.com/f", ["pciAddresses"]),
     ]
-    assert modern.config.pools[-1].kind is Kind.ACCELERATOR
-    assert modern.config.pools[-1].exclude_topology
+    assert modern.config.pools[-2].kind is Kind.ACCELERATOR
+    assert modern.config.pools[-2].exclude_topology
+    assert loaded.errors[-1].message.endswith("(its additionalInfo is not shown below: keep it)")
 
 
 @pytest.mark.parametrize(
@@ -635,6 +637,16 @@ def test_an_object_that_matches_nothing_leaves_the_other_objects_of_its_pool() -
         "no value of vendors can match: this selector object matches nothing, "
         "the others of the pool are served"
     )
+
+
+def test_a_misspelt_vdpa_type_makes_its_object_match_nothing() -> None:
+    loaded = one(selectors=[{"vdpaType": "vhots"}, {"vendors": ["8086"]}])
+    assert loaded.config is not None
+    dead, alive = loaded.config.pools[0].selectors
+    assert alive == VENDOR
+    assert (dead.criteria, dead.vdpa_type) == ((Criterion("vdpaType", ""),), "")
+    assert {p.severity for p in loaded.problems} == {Severity.WARNING}
+    assert one(selectors={"vdpaType": "vhots"}).refused == (RefusedPool(0, "intel.com/r"),)
 
 
 def test_a_key_of_additional_info_that_names_no_device_leaves_the_pool_working() -> None:

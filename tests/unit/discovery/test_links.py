@@ -553,16 +553,12 @@ def test_two_pfs_that_swap_names_are_each_known_by_number_on_this_machines_own_r
 
 @pytest.mark.root
 @needs_root
-def test_another_interface_that_has_a_pfs_name_now_says_nothing_of_the_pf() -> None:
-    async def work(at: Follower) -> tuple[bool | None, str]:
-        await at.until(lambda: "netlink" in at.hints)
-        known = numbered("pf0")
-        at.bus.publish(SnapshotTaken(host(known), settled=True))
-        await at.until(lambda: at.fact("pf0"))
-        ip("link set pf0 name eno1", "link set pf1 name pf0", "link set peer1 down")
-        await at.until(lambda: at.fact("eno1"))
-        newest = at.monitor.links.newest(known.netdev)
-        assert newest is not None
-        return newest.carrier, newest.name
+def test_an_alternative_name_that_comes_or_goes_is_a_reason_to_scan_its_function() -> None:
+    async def work(at: Follower) -> list[tuple[str, frozenset[str] | None]]:
+        ip("link property add dev pf0 altname sriov1")
+        await at.until(lambda: len(at.hints) == 1)
+        ip("link property del dev pf0 altname sriov1")
+        await at.until(lambda: len(at.hints) == 2)
+        return at.touched[-2:]
 
-    assert following(work, opened=False, root=Path("/")) == (True, "eno1")
+    assert following(work, PF0, PF1) == [("link", frozenset({PF0.id}))] * 2

@@ -172,3 +172,16 @@ def test_this_machines_own_functions_are_read_with_and_without_netlink() -> None
     functions = [d for d in snapshot.devices if d.id == d.pci_address]
     assert len(functions) + passed_over == len(on_the_bus)
     assert [d.id for d in scan(Roots()).devices] == [d.id for d in snapshot.devices]
+
+
+def test_a_netdev_that_was_renamed_meanwhile_is_not_read_as_the_one_that_has_its_name(
+    host: HostBuilder,
+) -> None:
+    """The class says another interface has the name; the folder below the function is its own."""
+    host.pf("0000:8a:00.0", "ens8")
+    host.pf("0000:8b:00.0", "ens9")
+    net = host.root / "sys/class/net"
+    (net / "ens8").unlink()
+    host.link(net / "ens8", (net / "ens9").resolve())
+    ifindex = int((host.folder("0000:8a:00.0") / "net/ens8/ifindex").read_text())
+    assert scan(host.roots).by_id["0000:8a:00.0"].netdevs[0].ifindex == ifindex

@@ -244,3 +244,12 @@ def test_a_vf_whose_pf_is_not_on_this_host_has_its_ports_read(host: HostBuilder)
     assert device(host, guest).infiniband_ports == (
         InfinibandPort("mlx5_1", 1, "ACTIVE", "LinkUp"),
     )
+
+
+def test_the_netdevs_type_tells_more_than_the_class_where_a_port_has_no_link_layer(
+    host: HostBuilder,
+) -> None:
+    infiniband(host)
+    (host.folder(IB) / "infiniband/mlx5_0/ports/1/link_layer").unlink()
+    host.write(host.root / "sys/class/net/ibs1/type", 1)
+    assert device(host, IB).infiniband_ports == ()

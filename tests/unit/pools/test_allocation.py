@@ -237,7 +237,7 @@ def test_everything_at_once_stands_in_one_order_of_sections_and_nodes() -> None:
         additionalInfo={"*": {"k": "v"}},
     )
     made = answer(chosen)
-    assert list(info(made)) == ["generic", "vfio", "rdma", "vhost", "extra"]
+    assert list(info(made)) == ["extra", "generic", "rdma", "vfio", "vhost"]
     assert [n.container_path for n in made.nodes] == [
         "/dev/vfio/vfio",
         "/dev/vfio/7",
@@ -250,6 +250,29 @@ def test_everything_at_once_stands_in_one_order_of_sections_and_nodes() -> None:
 
 def test_all_nodes_may_be_read_and_written() -> None:
     assert {n.permissions for n in answer(pool_of(vfio(0, 1), needVhostNet=True)).nodes} == {"rw"}
+
+
+def test_empty_additional_info_makes_an_empty_section_and_none_makes_none() -> None:
+    node = host(PF0, function())
+    assert info(answer(one_pool(node, additionalInfo={})))["extra"] == {}
+    assert info(answer(one_pool(node, additionalInfo={"*": None})))["extra"] == {}
+    assert "extra" not in info(answer(one_pool(node, additionalInfo=None)))
+
+
+def test_the_info_is_spelled_byte_for_byte_as_the_go_plugin_spells_it() -> None:
+    extra = {"*": {"z": '<a href="x">&</a>', "a": "\u00fc\u2028\u00e9", "": "a\nb\t\\"}}
+    made = answer(one_pool(host(PF0, vfio(0, 104)), additionalInfo=extra))
+    assert dict(made.envs)[f"{ENV}_INFO"] == (
+        '{"0000:3b:02.0":{"extra":{"":"a\\nb\\t\\\\","a":"\u00fc\\u2028\u00e9",'
+        '"z":"\\u003ca href=\\"x\\"\\u003e\\u0026\\u003c/a\\u003e"},'
+        '"generic":{"deviceID":"0000:3b:02.0"},'
+        '"vfio":{"dev-mount":"/dev/vfio/104","mount":"/dev/vfio/vfio"}}}'
+    )
+
+
+def test_a_value_that_is_no_text_is_sent_as_text() -> None:
+    made = answer(one_pool(host(PF0, function()), additionalInfo={"*": {"a": "\ud800"}}))
+    assert info(made)["extra"] == {"a": "\ufffd"}
 
 
 def test_an_info_value_with_odd_characters_stays_valid_json() -> None:

@@ -50,6 +50,11 @@ NET, ACCELERATOR = Kind.NET_DEVICE, Kind.ACCELERATOR
         ("auxTypes", "mlx5_core.sf.4", '"auxTypes": ["sf"]'),
         ("pciAddresses", "mlx5_core.sf.4", '"deviceType": "auxNetDevice"'),
         ("devices", "sf", '"auxTypes": ["sf"]'),
+        ("pfNames", '["ens1f0", "ens1f1"]', '"pfNames": ["ens1f0", "ens1f1"]'),
+        ("pfNames", "{ens1f0,ens1f1}", '"pfNames": ["ens1f0", "ens1f1"]'),
+        ("pfNames", "ens1f0:0-3", '"pfNames": ["ens1f0#0-3"]'),
+        ("pciAddresses", "pci/0000:3B:00.0", '"pciAddresses": ["0000:3b:00.0"]'),
+        ("rootDevices", "/sys/bus/pci/devices/0000:3b:00.0", '"rootDevices": ["0000:3b:00.0"]'),
     ],
 )
 def test_the_right_key_and_form_are_named(key: str, value: str, form: str) -> None:

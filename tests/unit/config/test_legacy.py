@@ -1,0 +1,193 @@
+"""Whatever is printed as today's form of an old layout is accepted when it is written so."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.config.load import Loaded, load_config
+from agent.model.device import Kind
+
+WORDS = ["netdevice", "netDevice", "vfio", "VFIO", "vfio-pci", "uio", "igb_uio", "rdma", "RDMA"]
+MARK = "in today's form:\n"
+
+
+def load(*pools: object) -> Loaded:
+    data = json.dumps({"resourceList": pools}).encode()
+    return load_config(data, source="f", default_prefix="intel.com")
+
+
+def printed(loaded: Loaded) -> dict[str, Any] | None:
+    """The form of today that the problems of a file show."""
+    advice = [p.advice.removeprefix(MARK) for p in loaded.problems if p.advice.startswith(MARK)]
+    assert len(advice) <= 1
+    return json.loads(advice[0]) if advice else None
+
+
+def old(name: str = "net_a", **keys: object) -> dict[str, object]:
+    return {"resourceName": name, "rootDevices": ["02:00.0"], "sriovMode": True, **keys}
+
+
+@pytest.mark.parametrize(
+    ("word", "more"),
+    [
+        ("netdevice", {}),
+        ("netDevice", {}),
+        ("VFIO", {"drivers": ["vfio-pci"]}),
+        ("vfio-pci", {"drivers": ["vfio-pci"]}),
+        ("uio", {"drivers": ["igb_uio"]}),
+        ("rdma", {"isRdma": True}),
+        ("dpdk", {}),
+        ("", {}),
+    ],
+)
+def test_each_device_type_of_the_old_layout_becomes_selectors(
+    word: str, more: dict[str, object]
+) -> None:
+    form = printed(load(old(deviceType=word)))
+    assert form is not None
+    assert form["resourceList"] == [
+        {"resourceName": "net_a", "selectors": {"rootDevices": ["0000:02:00.0"], **more}}
+    ]
+    modern = load(*form["resourceList"])
+    assert modern.problems == ()
+
+
+@pytest.mark.parametrize(
+    ("word", "kind"),
+    [
+        ("accelerator", Kind.ACCELERATOR),
+        ("Accelerator", Kind.ACCELERATOR),
+        ("auxNetDevice", Kind.AUX_NET_DEVICE),
+    ],
+)
+def test_a_device_type_of_today_stays(word: str, kind: Kind) -> None:
+    form = printed(load(old(deviceType=word)))
+    assert form is not None
+    modern = load(*form["resourceList"])
+    assert modern.config is not None
+    assert (modern.problems, modern.config.pools[0].kind) == ((), kind)
+
+
+def test_selectors_beside_the_old_keys_move_into_the_selectors() -> None:
+    form = printed(load(old(isRdma=True, vendors=["15b3"], deviceType="netdevice")))
+    assert form is not None
+    assert form["resourceList"][0]["selectors"] == {
+        "rootDevices": ["0000:02:00.0"],
+        "vendors": ["15b3"],
+        "isRdma": True,
+    }
+
+
+@pytest.mark.parametrize("mode", [True, "true", "True"])
+def test_with_sriov_mode_the_vfs_are_meant(mode: object) -> None:
+    form = printed(load(old(sriovMode=mode)))
+    assert form is not None
+    assert "rootDevices" in form["resourceList"][0]["selectors"]
+
+
+@pytest.mark.parametrize("mode", [False, None, "false", 1])
+def test_without_sriov_mode_the_functions_themselves_are_meant(mode: object) -> None:
+    form = printed(load(old(sriovMode=mode)))
+    assert form is not None
+    assert "pciAddresses" in form["resourceList"][0]["selectors"]
+
+
+def test_addresses_that_cannot_be_read_are_left_out() -> None:
+    form = printed(load(old(rootDevices=["02:00.0", "", "ens1", 7, "0000:02:00.0", "02:00.1"])))
+    assert form is not None
+    assert form["resourceList"][0]["selectors"] == {"rootDevices": ["0000:02:00.0", "0000:02:00.1"]}
+
+
+def test_a_form_that_would_be_refused_is_not_printed_but_its_fault_is_told() -> None:
+    loaded = load(old(name="net a"), old(name="good"), old(name="odd", excludeTopology="yes"))
+    form = printed(loaded)
+    assert form is not None
+    assert [p["resourceName"] for p in form["resourceList"]] == ["good"]
+    first, _, last = (p.message for p in loaded.problems)
+    assert (
+        '; today\'s form of it would be refused too: resourceName: resource name "net a"' in first
+    )
+    assert "excludeTopology: found the string" in last
+
+
+@pytest.mark.parametrize(("word", "fix"), [("rdma", '"isRdma": true'), ("uio", '["igb_uio"]')])
+def test_an_old_device_type_beside_selectors_names_what_to_write(word: str, fix: str) -> None:
+    (problem,) = load(
+        {"resourceName": "a", "deviceType": word, "selectors": {"vendors": ["8086"]}}
+    ).problems
+    assert problem.message.startswith(f'"{word}" is of the v2 layout: write netDevice and ')
+    assert fix in problem.message
+
+
+VALUES = st.one_of(
+    st.none(), st.booleans(), st.integers(0, 9), st.text(max_size=4), st.sampled_from(["8086", "#"])
+)
+ADDRESSES = st.sampled_from(["02:00.0", "0000:02:00.1", "02:00.0#0-3", "ens1", "", "x", 7, None])
+
+
+@st.composite
+def old_pools(draw: st.DrawFn) -> dict[str, Any]:
+    """A pool of the old layout, with faults here and there."""
+    pool: dict[str, Any] = {
+        "resourceName": draw(st.sampled_from(["a", "b", "net_a", "bad name", "", 5])),
+        "rootDevices": draw(st.one_of(st.lists(ADDRESSES, max_size=3), ADDRESSES)),
+    }
+    optional = {
+        "sriovMode": VALUES,
+        "deviceType": st.one_of(st.sampled_from([*WORDS, *Kind, "dpdk", "nonsense"]), VALUES),
+        "resourcePrefix": st.sampled_from(["x.org", "Bad_Prefix", "", None]),
+        "excludeTopology": VALUES,
+        "isRdma": VALUES,
+        "vdpaType": st.sampled_from(["vhost", "no", None]),
+        "vendors": st.one_of(VALUES, st.lists(VALUES, max_size=2)),
+        "pfNames": st.lists(VALUES, max_size=2),
+        "auxTypes": st.lists(st.sampled_from(["sf", "eth", ""]), max_size=2),
+        "health": VALUES,
+        "allocationPolicy": VALUES,
+        "additionalInfo": st.just({"*": {"token": "s3cret"}}),
+    }
+    for key in draw(st.sets(st.sampled_from(sorted(optional)), max_size=5)):
+        spelled = draw(st.sampled_from([key, key[0].upper() + key[1:], key.lower()]))
+        pool[spelled] = draw(optional[key])
+    return pool
+
+
+@given(st.lists(old_pools(), min_size=1, max_size=4))
+def test_every_printed_form_is_accepted(pools: list[dict[str, Any]]) -> None:
+    loaded = load(*pools)
+    form = printed(loaded)
+    assert "s3cret" not in "".join(loaded.lines())
+    if form is not None:
+        modern = load(*form["resourceList"])
+        assert not modern.errors, modern.lines()
+        assert modern.config is not None
+        assert len(modern.config.pools) == len(form["resourceList"])
+
+
+SOUND = st.fixed_dictionaries(
+    {
+        "rootDevices": st.lists(
+            st.sampled_from(["02:00.0", "0000:3b:00.1"]), min_size=1, max_size=2, unique=True
+        )
+    },
+    optional={
+        "sriovMode": st.booleans(),
+        "deviceType": st.sampled_from([*WORDS, "accelerator"]),
+        "resourcePrefix": st.just("x.org"),
+    },
+)
+
+
+@given(st.lists(SOUND, min_size=1, max_size=3))
+def test_every_sound_pool_of_the_old_layout_is_printed_and_loads_without_a_word(
+    pools: list[dict[str, Any]],
+) -> None:
+    form = printed(load(*({"resourceName": f"r{i}", **p} for i, p in enumerate(pools))))
+    assert form is not None
+    assert [p["resourceName"] for p in form["resourceList"]] == [f"r{i}" for i in range(len(pools))]
+    assert load(*form["resourceList"]).problems == ()

@@ -1,0 +1,62 @@
+"""Alternative names of netdevs, from the kernel of a network namespace of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agent.config.load import load_config
+from agent.daemon import needs
+from agent.discovery.scan import scan
+from agent.host.altnames import ALTNAMES, altnames_of
+from agent.host.layout import HostBuilder
+from tests.support.inside import in_own_network, ip, needs_root
+
+PF = "0000:3b:00.0"
+
+
+@pytest.mark.root
+@needs_root
+def test_the_kernel_is_asked_for_the_alternative_names_of_one_interface() -> None:
+    def work() -> list[tuple[str, ...]]:
+        ip("link add pf0 type veth peer name peer0")
+        before = altnames_of("pf0")
+        ip("link property add dev pf0 altname sriov1 altname a_much_longer_name_than_16_letters")
+        return [before, altnames_of("pf0"), altnames_of("peer0")]
+
+    both = ("a_much_longer_name_than_16_letters", "sriov1")
+    assert in_own_network(work) == [(), both, ()]
+
+
+@pytest.mark.root
+@needs_root
+def test_an_interface_that_is_not_here_has_none() -> None:
+    assert in_own_network(lambda: altnames_of("nowhere")) == ()
+
+
+@pytest.mark.root
+@needs_root
+def test_a_scan_asks_for_those_of_pfs_if_it_may_and_somebody_wants_them(tmp_path: Path) -> None:
+    host = HostBuilder(tmp_path)
+    host.pf(PF, "pf0", vfs=1)
+
+    def work() -> list[tuple[str, ...]]:
+        ip("link add pf0 type veth peer name peer0", "link property add dev pf0 altname sriov1")
+        wants = frozenset({ALTNAMES})
+        scans = (
+            scan(host.roots, netlink=True, needs=wants),
+            scan(host.roots, netlink=True),
+            scan(host.roots, needs=wants),
+        )
+        return [s.by_id[PF].altnames for s in scans]
+
+    assert in_own_network(work) == [("sriov1",), (), ()]
+
+
+def test_only_a_configuration_that_names_pfs_asks_for_alternative_names() -> None:
+    for selectors, wanted in (('{"pfNames": ["a"]}', True), ('{"vendors": ["8086"]}', False)):
+        text = f'{{"resourceList": [{{"resourceName": "n", "selectors": {selectors}}}]}}'
+        config = load_config(text.encode(), source="c", default_prefix="x.io").config
+        assert config is not None
+        assert (ALTNAMES in needs(config)) is wanted
