@@ -46,13 +46,13 @@ def pool_notes(config: PoolConfig, snapshot: Snapshot, useful: AbstractSet[int])
             if not is_spare:
                 faults.update(hint.text for hint in hints if hint not in minor)
             if minor:
-                others = "other values of the list match"
+                others = "other values of the list do"
                 if not has_others:
-                    others = "another selector object of the pool matches"
+                    others = "another selector object of the pool does"
                 alternatives[_alternative(criterion.key, config, minor, others)] = None
     return Notes(tuple(texts), frozenset(texts.keys() - faults), tuple(alternatives))
 
 
 def _alternative(key: str, config: PoolConfig, absent: list[Hint], others: str) -> str:
     values = some(hint.absent for hint in absent)
-    return f"{key}: no {config.kind} on this host has {values}; {others}"
+    return f"{key}: no {config.kind} on this host matches {values}; {others}"

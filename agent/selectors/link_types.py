@@ -72,6 +72,8 @@ def _hints(wanted: frozenset[str], census: Census) -> tuple[Hint, ...]:
         return sorted(link_types_of(device, census.pf_of(device)))
 
     counts = census.count("linkTypes", types)
+    if not (missing := absent(wanted, counts)):
+        return ()
     without = sum(1 for d in census.allocatable if not link_types_of(d, census.pf_of(d)))
     note = f"; {without} have none, since their PF has no netdev here either" if without else ""
     return tuple(
@@ -80,7 +82,7 @@ def _hints(wanted: frozenset[str], census: Census) -> tuple[Hint, ...]:
             f"present: {present(counts)}{note}",
             kind,
         )
-        for kind in absent(wanted, counts)
+        for kind in missing
     )
 
 

@@ -71,6 +71,9 @@ def _no_pf(key: str, entry: FunctionRange, census: Census) -> str:
             "only PCI functions are seen; run the agent in the host's network namespace "
             f"(hostNetwork: true), or select by rootDevices: {some(pf.id for pf in census.pfs)}"
         )
+    nameless = [pf.id for pf in census.pfs if not pf.port_names and pf.id in census.indexes]
+    if key == "pfNames" and nameless and not census.has_no_nic:
+        hint += f"; PFs without a netdev here are named by rootDevices: {some(nameless)}"
     vf = census.by_id.get(entry.name)
     if vf is not None and vf.pf_address not in {None, vf.id}:
         hint += f"; {vf.id} is a function of {vf.pf_address} itself: use pciAddresses for it"

@@ -89,10 +89,10 @@ def test_absent_alternatives_are_told_once_and_as_no_fault(log_lines: LogLines) 
     tell_pools(Pools(), before)
     assert log_lines.events() == ["pool.assigned", "pool.alternatives", "pool.alternatives"]
     assert [f["absent"] for f in log_lines.fields("pool.alternatives")] == [
-        "pfNames: no netDevice on this host has pf9; other values of the list match",
+        "pfNames: no netDevice on this host matches pf9; other values of the list do",
         (
-            "drivers: no netDevice on this host has igb_uio, pci-pf-stub; "
-            "other values of the list match"
+            "drivers: no netDevice on this host matches igb_uio, pci-pf-stub; "
+            "other values of the list do"
         ),
     ]
     assert len(before.pools[0].notes) == 3
@@ -105,7 +105,7 @@ def test_a_selector_object_for_another_kind_of_node_is_no_fault(log_lines: LogLi
     objects = ({"vendors": ["15b3"], "isRdma": True}, {"vendors": ["8086"]})
     tell_pools(Pools(), assigned(NODE, pool("vf", *objects)))
     assert [f["absent"] for f in log_lines.fields("pool.alternatives")] == [
-        "vendors: no netDevice on this host has 15b3; another selector object of the pool matches"
+        "vendors: no netDevice on this host matches 15b3; another selector object of the pool does"
     ]
     assert log_lines.fields("pool.note") == []
 

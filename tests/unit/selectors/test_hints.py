@@ -253,6 +253,15 @@ def test_a_pkey_that_differs_in_its_membership_bit_is_recognised() -> None:
     )
 
 
+def test_pfs_that_have_functions_and_no_netdev_are_named_by_address() -> None:
+    nameless = pf("0000:5e:00.0", None, num_vfs=1, driver="vfio-pci")
+    (hint,) = told("pfNames", "zz9", on=host(PF0, VF0, nameless, vf("0000:5e:02.0", nameless)))
+    assert hint == (
+        "pfNames: no PF on this host is named zz9; PFs here: pf0; "
+        "PFs without a netdev here are named by rootDevices: 0000:5e:00.0"
+    )
+
+
 def test_functions_without_any_link_type_are_counted() -> None:
     (hint,) = told("linkTypes", "ether", on=host(vf("0000:3b:02.0", None)))
     assert hint == (
