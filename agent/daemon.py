@@ -42,6 +42,7 @@ from agent.model.link import Links
 from agent.model.snapshot import Snapshot
 from agent.options import RunOptions
 from agent.plugin.fleet import Fleet
+from agent.pools.needs import class_needs
 from agent.pools.records import Pools
 from agent.reconcile import Reconciler
 from agent.services import Services, first_lists
@@ -319,4 +320,4 @@ def needs(config: Config) -> frozenset[str]:
         wanted.add(devlink.ENABLE_RDMA)
     if "pfNames" in keys:
         wanted.add(ALTNAMES)
-    return frozenset(wanted)
+    return class_needs(config).union(wanted)

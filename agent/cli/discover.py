@@ -22,6 +22,7 @@ from agent.model.device import Device
 from agent.model.snapshot import Snapshot
 from agent.pools.advice import advise
 from agent.pools.assign import assign
+from agent.pools.needs import class_needs
 from agent.pools.reasons import reason
 from agent.pools.records import Pools
 from agent.pools.view import document
@@ -42,7 +43,7 @@ def command(arguments: Namespace) -> int:
     for line in loaded.lines() if loaded else ():
         print(line, file=sys.stderr)
     netlink = wants_netlink(arguments, roots)
-    snapshot = scan(roots, netlink=netlink, needs=ALL_NEEDS)
+    snapshot = scan(roots, netlink=netlink, needs=ALL_NEEDS | class_needs(config))
     pools = assign(snapshot, config)
     _print(pools, names_of(snapshot, PciIds(roots)), arguments.output, sys.stdout)
     return loaded.exit_code if loaded else 0

@@ -22,6 +22,7 @@ from agent.kubelet.sources import Sources
 from agent.model.link import Links
 from agent.pools.assign import assign
 from agent.pools.held import Held, Holder
+from agent.pools.needs import class_needs
 from agent.roots import Roots
 from agent.standing.state import AgentState
 
@@ -34,7 +35,8 @@ def moment_of(arguments: Namespace) -> AgentState:
     config, loaded = config_or_none(arguments, DEFAULT_CONFIG_FILE)
     for line in loaded.lines() if loaded else ():
         print(line, file=sys.stderr)
-    snapshot = scan(roots, netlink=wants_netlink(arguments, roots), needs=ALL_NEEDS)
+    needs = ALL_NEEDS | class_needs(config)
+    snapshot = scan(roots, netlink=wants_netlink(arguments, roots), needs=needs)
     pools = assign(snapshot, config, _held(roots, config))
     refused = (
         tuple(r.resource or f"resourceList[{r.index}]" for r in loaded.refused) if loaded else ()

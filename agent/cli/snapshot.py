@@ -15,6 +15,7 @@ from agent.errors import UsageError
 from agent.host import sysfs
 from agent.host.archive import SUFFIXES, write_archive
 from agent.host.recording import Entry, Recorder, anonymous, told_by_kernel
+from agent.model.pci_class import class_need
 from agent.model.snapshot import Snapshot
 from agent.roots import Roots
 
@@ -44,6 +45,7 @@ def record(roots: Roots, *, netlink: bool, macs: bool) -> tuple[Snapshot, Mappin
     recorder = Recorder(roots)
     with sysfs.observed(recorder):
         snapshot = scan(roots, netlink=netlink, needs=ALL_NEEDS)
+        scan(roots, needs=frozenset({class_need("")}))  # for replays whose pools name classes
     if macs:
         for netdev in snapshot.netdev_owner:
             recorder.add(roots.sys / "class/net" / netdev / "address")

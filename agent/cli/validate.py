@@ -17,6 +17,7 @@ from agent.config.load import Loaded, load_config
 from agent.config.schema import PoolConfig, Severity
 from agent.config.source import SourceResult, SourceState, read_source
 from agent.discovery.scan import scan
+from agent.model.pci_class import class_need
 from agent.model.snapshot import Snapshot
 from agent.selectors import hints
 
@@ -50,13 +51,14 @@ def command(arguments: Namespace) -> int:
     """Validate the file that was named, or ``--config-file``. Raises UsageError."""
     roots = roots_of(arguments)
     netlink = wants_netlink(arguments, roots)
+    needs = ALL_NEEDS | {class_need("")}
     return run_validate(
         Path(arguments.file or arguments.config_file),
         default_prefix=arguments.resource_prefix,
         out=sys.stdout,
         strict=arguments.strict,
         node_name=node_name(),
-        snapshot=scan(roots, netlink=netlink, needs=ALL_NEEDS) if arguments.on_this_host else None,
+        snapshot=scan(roots, netlink=netlink, needs=needs) if arguments.on_this_host else None,
     )
 
 

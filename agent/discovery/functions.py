@@ -24,6 +24,7 @@ from agent.model.device import (
     Role,
     VdpaDevice,
 )
+from agent.model.pci_class import is_needed
 from agent.records import frozen
 
 _INTEL = "8086"
@@ -51,6 +52,8 @@ class Host:
     """Whether the kernel is to be asked for alternative names of PFs."""
     ddptool: str | None = None
     """Path of the program to ask for DDP profiles, where it is wanted and there."""
+    classes: tuple[str, ...] = ()
+    """PCI classes beside the agent's own that pools ask for, as hex digits."""
 
 
 @frozen
@@ -79,6 +82,7 @@ class VfOf:
 class Skipped:
     """A function of a class that is not the agent's business."""
 
+    address: str
     pci_class: int
 
 
@@ -100,9 +104,9 @@ def read_pf(host: Host, bdf: str) -> Pf | VfOf | Skipped | Unreadable | None:
         return None
     try:
         pci_class = pci.class_of(folder)
-        kind = _kind(folder, pci_class)
+        kind = _kind(host, folder, pci_class)
         if kind is None:
-            return Skipped(pci_class)
+            return Skipped(bdf, pci_class)
         entries = frozenset(sysfs.listing(folder))
         pf_address = pci.physfn(folder) if "physfn" in entries else None
         if pf_address is not None:
@@ -125,9 +129,9 @@ def read_vf(host: Host, bdf: str, pf: Pf) -> Device | Skipped | Unreadable | Non
         return None
     try:
         ids = pci.identity(folder)
-        kind = _kind(folder, ids.pci_class)
+        kind = _kind(host, folder, ids.pci_class)
         if kind is None:
-            return Skipped(ids.pci_class)
+            return Skipped(bdf, ids.pci_class)
         driver = pci.driver(folder)
         group = vfio.iommu_group(folder)
         rdma_devices: tuple[RdmaDevice, ...] = ()
@@ -300,11 +304,17 @@ def _whole(host: Host, owner: int, found: Iterable[tuple[str, str]]) -> tuple[Ne
     return tuple(n for n in read if n is not None)
 
 
-def _kind(folder: int, pci_class: int) -> Kind | None:
-    """By class; an RDMA adapter that calls itself something else has an ``infiniband`` folder."""
-    return kind_of_class(pci_class) or kind_of_class(
+def _kind(host: Host, folder: int, pci_class: int) -> Kind | None:
+    """By class; an RDMA adapter that calls itself something else has an ``infiniband`` folder.
+
+    Functions of a class that a pool asks for are accelerators.
+    """
+    kind = kind_of_class(pci_class) or kind_of_class(
         pci_class, has_rdma=sysfs.exists(folder, "infiniband")
     )
+    if kind is None and host.classes and is_needed(pci_class, host.classes):
+        return Kind.ACCELERATOR
+    return kind
 
 
 def _vf_ddp(host: Host, bdf: str, pf: Pf) -> str | None:

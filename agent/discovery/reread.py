@@ -40,6 +40,7 @@ def reread(
             folders={d.pci_address: pci.folder_name(bus, d.pci_address) for d in devices},
             rdma=_rdma_host(sys, dev, devices, known),
             vdpa=vdpa.read_bus(sys),
+            classes=("",),  # a scan found that a pool asks for theirs
         )
         read = (_read_again(host, device) for device in devices)
         return tuple(device for device in read if device is not None)

@@ -34,6 +34,7 @@ from agent.host.altnames import ALTNAMES
 from agent.host.devlink import DevlinkFacts
 from agent.host.rdma import RdmaHost
 from agent.model.device import Device, Netdev, Role
+from agent.model.pci_class import needed_classes
 from agent.model.snapshot import Snapshot, vf_lags
 from agent.records import frozen
 from agent.roots import Roots
@@ -143,7 +144,8 @@ class Scanner:
         facts = _devlink_facts(self._roots, netlink=self._netlink, needs=needs)
         wants_ddptool = self._netlink and devlink.DDP in needs and not facts.ddp
         wants_altnames = self._netlink and ALTNAMES in needs
-        return Asked(facts, ddptool.program() if wants_ddptool else None, wants_altnames)
+        program = ddptool.program() if wants_ddptool else None
+        return Asked(facts, program, wants_altnames, needed_classes(needs))
 
     def _read(self, folders: Folders, asked: Asked, touched: Collection[str] | None) -> Reading:
         """Read all functions, or those that were touched, and remember what was seen."""
@@ -183,6 +185,7 @@ class Scanner:
             netdev_parents=parents,
             bonds=tuple(_bonds(class_net, devices)),
             skipped_classes=_skipped(reading.skipped) if reading else (),
+            passed_over=tuple((o.address, o.pci_class) for o in reading.skipped) if reading else (),
             missing_rdma_modules=(
                 rdma_host.missing_modules if any(map(attrgetter("rdma"), devices)) else ()
             ),

@@ -36,6 +36,8 @@ class Asked:
     ddptool: str | None = None
     altnames: bool = False
     """Whether alternative names of PFs are wanted, and the kernel may be asked."""
+    classes: tuple[str, ...] = ()
+    """PCI classes beside the agent's own that pools ask for, as hex digits."""
 
 
 def read_whole(folders: Folders, asked: Asked, before: Sight) -> tuple[Host, Tables]:
@@ -87,6 +89,7 @@ def _read(
         devlink=asked.devlink,
         vfio_groups=vfio.groups(folders.sys) if fresh is None else frozenset(),
         ddptool=asked.ddptool,
+        classes=asked.classes,
         altnames=asked.altnames,
     )
     return host, Tables(

@@ -41,6 +41,8 @@ class Snapshot:
     """Bonds that join several PFs of one switchdev eswitch (VF LAG), sorted by name."""
     skipped_classes: tuple[tuple[str, int], ...] = ()
     """(PCI class as ``0xCCSS``, how many functions of it were passed over), sorted."""
+    passed_over: tuple[tuple[str, int], ...] = ()
+    """(PCI address, class code 0xCCSSPP) of the functions of those classes, in bus order."""
     missing_rdma_modules: tuple[str, ...] = ()
     """Kernel modules whose absence leaves RDMA devices without some of their nodes, sorted."""
     rdma_cm: bool = False

@@ -11,10 +11,13 @@ from collections.abc import Callable, Iterator, Mapping
 
 from agent.config.schema import Criterion, PoolConfig
 from agent.model.device import Device, Kind, Role
+from agent.model.pci_class import ON_REQUEST, class_text, is_needed
+from agent.model.snapshot import Snapshot
 from agent.pools.records import Pool, Pools
 from agent.records import frozen
 from agent.selectors import SELECTORS
 from agent.selectors.census import census, present, some
+from agent.selectors.classes import criteria_for
 from agent.selectors.drivers import remedy
 from agent.selectors.link_types import link_types_of
 from agent.selectors.pf_hints import means_pf
@@ -56,6 +59,7 @@ class _EmptyPool:
         self.snapshot = pools.snapshot
         of_kind = [d for d in self.snapshot.devices if d.kind is config.kind]
         self.functions = [d for d in of_kind if not d.has_vfs]
+        self.all_functions = of_kind
         self.refusing: set[str] = set()
         """Keys of the selectors that left nothing, as far as was looked."""
 
@@ -66,18 +70,23 @@ class _EmptyPool:
         found = []
         for number, selectors in enumerate(self.config.selectors):
             place = f"selector object {number + 1}: " if several else ""
-            found.append(place + self._object(selectors.criteria))
+            criteria = criteria_for(selectors, self.config.kind, self.all_functions)
+            found.append(place + self._object(criteria))
         return tuple(dict.fromkeys(found))
 
     def _nothing_of_the_kind(self) -> str:
         kind = self.config.kind
         others = Counter(str(d.kind) for d in self.snapshot.devices)
-        if not others:
+        if not others and not self.snapshot.passed_over:
             return (
                 "this host has no network function and no accelerator; in a container, is the "
                 "host's /sys visible?"
             )
         what = f"no {_DEVICE_TYPES[kind]} on this host"
+        if kind is Kind.ACCELERATOR and (classes := other_classes(self.snapshot)):
+            return f"{what}; {classes}"
+        if not others:
+            return f"{what}, and no accelerator: all functions are of other PCI classes"
         if kind is Kind.AUX_NET_DEVICE:
             return f"{what}: {_MAKE_SFS}"
         return f'{what}; there are {present(others)}: is "deviceType": "{kind}" what you want?'
@@ -129,6 +138,8 @@ class _EmptyPool:
             if d.kind is not self.config.kind and not d.has_vfs
             if matches(d, criterion.wanted, self.snapshot)
         )
+        if self.config.kind is Kind.ACCELERATOR and (classes := other_classes(self.snapshot)):
+            yield classes
         for kind, count in sorted(kinds.items()):
             yield f'of "deviceType": "{kind}" {count} would match: is that the type you want?'
 
@@ -162,6 +173,20 @@ class _EmptyPool:
             return f"by {winner}"
         holder = self.pools.held.holders.get(device.id)
         return f"by {holder} as {holder.resource}" if holder else "by nobody"
+
+
+def other_classes(snapshot: Snapshot) -> str:
+    """The functions of classes that pools may ask for, and how to; empty where there are none."""
+    found = Counter(c >> 8 for _, c in snapshot.passed_over if is_needed(c, ON_REQUEST))
+    if not found:
+        return ""
+    ranked = sorted(found.items())
+    counts = ", ".join(f"{class_text(code << 8)}: {count}" for code, count in ranked)
+    example = f"{ranked[0][0]:04x}"
+    return (
+        f"passed over for their PCI class: {counts}; functions of other classes than 0x12 are "
+        f'taken if the selectors name them, for example "classes": ["{example}"]'
+    )
 
 
 def _listed(texts: Iterator[str]) -> str:

@@ -14,6 +14,7 @@ from agent.config.schema import Criterion, SelectorSet
 from agent.model.device import Device, Kind, Role
 from agent.model.snapshot import Snapshot
 from agent.selectors import SELECTORS
+from agent.selectors.classes import criteria_for
 from agent.selectors.ranges import FunctionRanges
 
 _EXACT: Mapping[str, Callable[[Device], Hashable]] = {
@@ -57,7 +58,7 @@ class Candidates:
         left: frozenset[int] = self.allocatable
         trail: tuple[Hashable, ...] = ()
         steps: list[tuple[Criterion, frozenset[int]]] = []
-        for criterion in selectors.criteria:
+        for criterion in criteria_for(selectors, self.kind, self.devices):
             trail = (*trail, criterion.key, criterion.wanted)
             left = self._narrow(trail, left, criterion)
             steps.append((criterion, left))

@@ -5,6 +5,9 @@ looks at default routes (IPv4 and IPv6, multipath too, of each table that a rule
 bridges, teams and OVS bridges that a netdev is part of, and at VLANs and the like on top of it. Of
 a VF or SF it looks at addresses and routes of its own too. It does not of a PF: hosts configure
 ports with an address that their pools hand out nevertheless, as the Go plugin does.
+
+A function of a class that a pool asks for by its number may be the disk or the display of the host:
+it counts as in use unless its driver is one for userspace.
 """
 
 from __future__ import annotations
@@ -13,8 +16,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from agent.model.device import Device, Netdev, Role
+from agent.model.pci_class import is_on_request
 from agent.model.snapshot import Snapshot
 from agent.records import frozen
+
+_FOR_USERSPACE = ("vfio", "uio")
+"""Drivers that hand a function to userspace have one of these in their names."""
 
 
 def functions_in_use(snapshot: Snapshot) -> Mapping[str, str]:
@@ -22,6 +29,9 @@ def functions_in_use(snapshot: Snapshot) -> Mapping[str, str]:
     host = _host(snapshot)
     reasons = ((d.id, _reason(d, host)) for d in snapshot.devices if d.netdevs)
     found = {device_id: reason for device_id, reason in reasons if reason}
+    for device in filter(is_on_request, snapshot.devices):
+        if device.driver and not any(word in device.driver for word in _FOR_USERSPACE):
+            found.setdefault(device.id, f"its driver {device.driver} is the host's own")
     for device in snapshot.devices if found else ():
         if device.role is Role.SF and device.pf_address and device.id in found:
             found.setdefault(device.pf_address, f"its sub-function {found[device.id]}")

@@ -85,10 +85,14 @@ class Census:
 
     @cached_property
     def pfs(self) -> tuple[Device, ...]:
-        """PFs whose functions could be of this kind, in bus order."""
+        """PFs whose functions are or could be of this kind, in bus order.
+
+        Some adapters have PFs of one class, and VFs of another.
+        """
         kind = Kind.ACCELERATOR if self.kind is Kind.ACCELERATOR else Kind.NET_DEVICE
-        role = Role.PF
-        return tuple(d for d in self.everything if d.role is role and d.kind is kind)
+        role, parents = Role.PF, self.indexes
+        pfs = (d for d in self.everything if d.role is role)
+        return tuple(d for d in pfs if d.kind is kind or d.id in parents)
 
     @cached_property
     def indexes(self) -> Mapping[str, tuple[int, ...]]:

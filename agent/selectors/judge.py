@@ -5,20 +5,22 @@ from __future__ import annotations
 from agent.model.device import Device, Kind
 from agent.model.snapshot import Snapshot
 from agent.selectors.census import census
+from agent.selectors.classes import criteria_for
 from agent.selectors.criteria import Criterion, SelectorSet, Verdict
 from agent.selectors.table import SELECTORS
 
 
 def judge(device: Device, selector_set: SelectorSet, snapshot: Snapshot) -> tuple[Verdict, ...]:
     """Each selector's verdict in the order of the criteria, also after the first refusal."""
-    return tuple(_verdict(device, criterion, snapshot) for criterion in selector_set.criteria)
+    criteria = criteria_for(selector_set, device.kind, (device,))
+    return tuple(_verdict(device, criterion, snapshot) for criterion in criteria)
 
 
 def first_refusal(
     device: Device, selector_set: SelectorSet, snapshot: Snapshot
 ) -> Criterion | None:
     """The first criterion that the device does not meet; None = it meets them all."""
-    for criterion in selector_set.criteria:
+    for criterion in criteria_for(selector_set, device.kind, (device,)):
         if not SELECTORS[criterion.key].matches(device, criterion.wanted, snapshot):
             return criterion
     return None

@@ -25,7 +25,7 @@ def root_device_hints(wanted: FunctionRanges, census: Census) -> tuple[Hint, ...
 def _hints(key: str, wanted: FunctionRanges, census: Census, name: _Name) -> Iterator[Hint]:
     for entry in wanted.entries:
         pfs = [pf for pf in census.pfs if means_pf(key, entry, pf)]
-        if not pfs and not (key == "pfNames" and _has_orphans(entry, census)):
+        if not pfs and not _has_orphans(key, entry, census):
             yield Hint(_no_pf(key, entry, census), str(entry))
             continue
         for pf in pfs:
@@ -42,8 +42,10 @@ def means_pf(key: str, entry: FunctionRange, pf: Device) -> bool:
     return not entry.is_pattern and any(map(entry.names, pf.altnames))
 
 
-def _has_orphans(entry: FunctionRange, census: Census) -> bool:
-    """Whether functions name this PF although no PF of the name is listed (a renamed netdev)."""
+def _has_orphans(key: str, entry: FunctionRange, census: Census) -> bool:
+    """Whether functions name this PF although it is not listed: renamed, or of another class."""
+    if key == "rootDevices":
+        return any(map(entry.names, census.indexes))
     return any(map(entry.names, census.count("pfNames", _pf_names)))
 
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from agent.selectors.addresses import ACPI_INDEXES, PCI_ADDRESSES
 from agent.selectors.aux_types import AUX_TYPES
+from agent.selectors.classes import CLASSES
 from agent.selectors.ddp_profiles import DDP_PROFILES
 from agent.selectors.drivers import DRIVERS
 from agent.selectors.hex_ids import DEVICES, VENDORS
@@ -23,7 +24,7 @@ from agent.selectors.selector import Selector
 from agent.selectors.vdpa import VDPA_TYPE
 from agent.selectors.vhost_net import NEED_VHOST_NET
 
-_WHAT_IT_IS = (VENDORS, DEVICES, AUX_TYPES)
+_WHAT_IT_IS = (VENDORS, DEVICES, CLASSES, AUX_TYPES)
 _WHERE_IT_SITS = (PCI_ADDRESSES, ACPI_INDEXES, ROOT_DEVICES, PF_NAMES)
 _WHAT_STATE_IT_IS_IN = (DRIVERS, LINK_TYPES, DDP_PROFILES, PKEYS, IS_RDMA, VDPA_TYPE)
 _OPTIONS = (NEED_VHOST_NET,)

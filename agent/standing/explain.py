@@ -7,6 +7,7 @@ from difflib import get_close_matches
 
 from agent.model.address import parse_bdf
 from agent.model.device import Device, Netdev
+from agent.model.pci_class import class_text, is_needed
 from agent.pools.reasons import ObjectVerdict, PoolVerdict, pool_verdict, reason
 from agent.pools.records import Pool
 from agent.rpc.agent import v1
@@ -24,7 +25,8 @@ def explain(subject: str, state: AgentState) -> v1.Explanation:
         return v1.Explanation(subject, device=_device(device, state))
     if pool := _pool_named(subject, state):
         return v1.Explanation(subject, pool=_pool(pool, state))
-    return v1.Explanation(subject, near=_near(subject, state), note=_refused(subject, state))
+    note = _refused(subject, state) or _passed_over(subject, state)
+    return v1.Explanation(subject, near=_near(subject, state), note=note)
 
 
 def _refused(subject: str, state: AgentState) -> str:
@@ -36,6 +38,21 @@ def _refused(subject: str, state: AgentState) -> str:
                 f"`sriov-agent validate {state.config.path}` lists them"
             )
     return ""
+
+
+def _passed_over(subject: str, state: AgentState) -> str:
+    """What is known of a function of a class that no pool asks for."""
+    address = _address(subject)
+    pci_class = dict(state.pools.snapshot.passed_over).get(address)
+    if pci_class is None:
+        return ""
+    text = f"{address} is passed over for its PCI class {class_text(pci_class)}"
+    if not is_needed(pci_class, ("",)):
+        return f"{text}: no pool can have it"
+    return (
+        f'{text}: a pool has it with "deviceType": "accelerator" and '
+        f'"classes": ["{pci_class >> 8:04x}"] in its selectors'
+    )
 
 
 def _device_named(subject: str, state: AgentState) -> Device | None:

@@ -27,6 +27,7 @@ _VALUES = {
     "ddpProfiles": ("GTPv1-C/U IPv4/IPv6 payload", "p"),
     "pKeys": ("0xffff", "8001", "0xABCD"),
     "auxTypes": ("sf", "rdma", "eth"),
+    "classes": ("12", "0b40", "0x0B4000", "ff"),
 }
 _ODD_TEXTS = st.one_of(
     st.text(max_size=6),

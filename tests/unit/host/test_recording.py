@@ -13,9 +13,10 @@ from agent.cli.snapshot import record
 from agent.discovery.scan import scan
 from agent.errors import UsageError
 from agent.host.archive import is_archive, unpack, write_archive
-from agent.host.hardware import CONNECTX6, E810
+from agent.host.hardware import CONNECTX6, E810, Hardware
 from agent.host.layout import HostBuilder, Port
 from agent.host.recording import Entry
+from agent.model.pci_class import class_need
 from agent.model.snapshot import Snapshot
 from agent.roots import Roots
 from tests.support.trees import dump_tree, load_tree
@@ -75,6 +76,15 @@ def test_this_machine_shows_the_same_when_it_is_replayed(tmp_path: Path) -> None
     out = io.BytesIO()
     write_archive(tree, out)
     assert seen(replayed(out.getvalue(), tmp_path)) == recorded
+
+
+def test_functions_of_any_class_that_a_pool_may_name_are_in_the_recording(
+    host: HostBuilder, tmp_path: Path
+) -> None:
+    host.function(PF, Hardware("8086", "4941", "vfio-pci", pci_class=0x0B4000))
+    needs = frozenset({class_need("0b40")})
+    again = scan(replayed(packed(host.roots), tmp_path), needs=needs)
+    assert again.devices == scan(host.roots, needs=needs).devices != ()
 
 
 def test_the_same_host_gives_the_same_bytes(host: HostBuilder) -> None:

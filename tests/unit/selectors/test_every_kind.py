@@ -33,6 +33,7 @@ CASES: dict[str, dict[Kind, tuple[Any, Any]]] = {
         ACCELERATOR: (["0D5D"], ["0d5c"]),
         AUX: (["101d"], ["101e"]),
     },
+    "classes": {ACCELERATOR: (["0x1200", "0b40"], ["0b40", "12ff"])},
     "auxTypes": {AUX: (["sf"], ["eth"])},
     "pciAddresses": {
         NET: (["5e:01.1"], ["0000:5e:01.0"]),

@@ -66,6 +66,7 @@ def matches(device: Device, key: str, *values: object) -> bool:
         ("vendors", VF1, ["0x8086"]),
         ("vendors", SF4, ["15B3"]),
         ("devices", VF1, ["1572", "154C"]),
+        ("classes", ACCELERATOR, ["0b40", "0x1200"]),
         ("drivers", VF1, ["vfio-pci", "iavf"]),
         ("drivers", SF4, ["mlx5_core"]),
         ("drivers", SF4, ["mlx5_core.sf"]),
@@ -111,6 +112,7 @@ def test_a_selector_selects(key: str, device: Device, values: list[Any]) -> None
     [
         ("vendors", BARE, ["8086"]),
         ("devices", BARE, ["154c"]),
+        ("classes", BARE, ["0b40", "12"]),
         ("drivers", VF1, ["IAVF"]),
         ("drivers", VF1, ["iav"]),
         ("drivers", BARE, ["iavf"]),

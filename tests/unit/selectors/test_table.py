@@ -15,6 +15,7 @@ def test_the_order_goes_from_what_never_changes_to_what_changes_at_run_time() ->
     assert tuple(SELECTORS) == (
         "vendors",
         "devices",
+        "classes",
         "auxTypes",
         "pciAddresses",
         "acpiIndexes",
@@ -33,13 +34,13 @@ def test_the_order_goes_from_what_never_changes_to_what_changes_at_run_time() ->
 @pytest.mark.parametrize(
     ("kind", "absent"),
     [
-        (Kind.NET_DEVICE, {"auxTypes"}),
+        (Kind.NET_DEVICE, {"auxTypes", "classes"}),
         (
             Kind.ACCELERATOR,
             {"pfNames", "linkTypes", "ddpProfiles", "pKeys", "auxTypes", "isRdma", "vdpaType"}
             | {"needVhostNet"},
         ),
-        (Kind.AUX_NET_DEVICE, {"acpiIndexes", "ddpProfiles", "pKeys", "vdpaType"}),
+        (Kind.AUX_NET_DEVICE, {"acpiIndexes", "classes", "ddpProfiles", "pKeys", "vdpaType"}),
     ],
 )
 def test_each_kind_has_its_selectors(kind: Kind, absent: set[str]) -> None:

@@ -187,3 +187,18 @@ def test_a_subject_like_nothing_gets_the_pools() -> None:
 
 def test_a_subject_longer_than_any_name_is_compared_with_nothing() -> None:
     assert explain(f"{VF0.id}{'0' * 200}", STATE).near == explain("zzzzzz", STATE).near
+
+
+def test_a_function_of_another_class_is_told_with_its_class_and_the_way_to_have_it() -> None:
+    node = attrs.evolve(
+        host(PF0), passed_over=(("0000:6b:00.1", 0x0B4000), ("0000:00:01.0", 0x060400))
+    )
+    state = moment(node, NET)
+    assert explain("6b:00.1", state).note == (
+        "0000:6b:00.1 is passed over for its PCI class 0x0b40 (co-processor, such as a crypto "
+        'engine): a pool has it with "deviceType": "accelerator" and "classes": ["0b40"] in its '
+        "selectors"
+    )
+    assert explain("0000:00:01.0", state).note == (
+        "0000:00:01.0 is passed over for its PCI class 0x0604 (bridge): no pool can have it"
+    )

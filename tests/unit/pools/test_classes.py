@@ -1,0 +1,216 @@
+"""Functions of other PCI classes: in a pool that names their class, else told with the way to."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.config.load import load_config
+from agent.config.schema import Config
+from agent.discovery.reread import reread
+from agent.discovery.scan import Scanner, scan
+from agent.host.hardware import ACC100, Hardware, VfHardware
+from agent.host.layout import HostBuilder
+from agent.model.pci_class import class_need, class_text, parse_class
+from agent.model.snapshot import Snapshot
+from agent.pools.advice import advise
+from agent.pools.assign import assign
+from agent.pools.needs import class_needs
+from agent.pools.reasons import Refusal, reason
+from agent.pools.records import Pools
+from tests.support.host_calls import host_calls
+from tests.support.pools import Json, config, members, pool
+
+QAT_PF, FEC = "0000:6b:00.0", "0000:18:00.0"
+QAT = Hardware(
+    "8086",
+    "4940",
+    "4xxx",
+    pci_class=0x0B4000,
+    total_vfs=16,
+    vf=VfHardware("4941", "vfio-pci", netdevs=False),
+)
+NVME = Hardware("144d", "a808", "nvme", pci_class=0x010802)
+BRIDGE = Hardware("8086", "347a", "pcieport", pci_class=0x060400)
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> HostBuilder:
+    made = HostBuilder(tmp_path)
+    made.function("0000:00:01.0", BRIDGE)
+    made.pf(QAT_PF, None, QAT, vfs=2)
+    made.function("0000:05:00.0", NVME)
+    return made
+
+
+def seen(host: HostBuilder, made: Config) -> Snapshot:
+    return scan(host.roots, needs=class_needs(made))
+
+
+def assigned(host: HostBuilder, *pools: Json) -> Pools:
+    made = config(*pools)
+    return assign(seen(host, made), made)
+
+
+def accelerators(name: str = "acc", **selectors: Any) -> Json:  # noqa: ANN401 - as JSON has it
+    return pool(name, selectors, deviceType="accelerator")
+
+
+@pytest.mark.parametrize("spelled", ["0b", "0b40", "0B4000", "0x0B40"])
+def test_a_class_is_named_in_two_four_or_six_digits(host: HostBuilder, spelled: str) -> None:
+    pools = assigned(host, accelerators(classes=[spelled]))
+    assert members(pools) == {"acc": list(host.vfs(QAT_PF))}
+
+
+def test_without_classes_a_pool_takes_class_12_alone_whatever_others_ask_for(
+    host: HostBuilder,
+) -> None:
+    host.accelerator(FEC, ACC100, vfs=2)
+    pools = assigned(host, accelerators("fec"), accelerators("qat", classes=["0b40"]))
+    assert members(pools) == {"fec": list(host.vfs(FEC)), "qat": list(host.vfs(QAT_PF))}
+    assert ("classes", "0x12", 2) in [
+        (s.step, s.wanted, s.remaining) for s in pools.pools[0].funnel
+    ]
+
+
+def test_a_list_of_classes_takes_all_of_them(host: HostBuilder) -> None:
+    host.accelerator(FEC, ACC100, vfs=1)
+    pools = assigned(host, accelerators(classes=["12", "0b40"]))
+    assert members(pools) == {"acc": [*host.vfs(FEC), *host.vfs(QAT_PF)]}
+
+
+def test_of_classes_that_no_pool_asks_for_one_file_is_read(host: HostBuilder) -> None:
+    with host_calls() as without:
+        scan(host.roots)
+    with host_calls() as with_them:
+        scan(host.roots, needs=frozenset({class_need("0b40")}))
+    assert scan(host.roots).devices == ()
+    assert with_them.counts["open"] > without.counts["open"]
+
+
+def test_bridges_and_network_functions_are_never_read_as_accelerators(host: HostBuilder) -> None:
+    host.function("0000:09:00.0", Hardware("8086", "1572", "i40e"))
+    snapshot = scan(host.roots, needs=frozenset({class_need("")}))
+    assert {d.id: str(d.kind) for d in snapshot.devices} == {
+        "0000:05:00.0": "accelerator",
+        "0000:09:00.0": "netDevice",
+        QAT_PF: "accelerator",
+        **dict.fromkeys(host.vfs(QAT_PF), "accelerator"),
+    }
+
+
+def test_another_configuration_reads_other_classes_with_the_next_scan(host: HostBuilder) -> None:
+    scanner = Scanner(host.roots)
+    assert scanner.scan().devices == ()
+    asked = class_needs(config(accelerators(classes=["0b40"])))
+    assert len(scanner.scan(needs=asked, touched=()).devices) == 3
+    assert scanner.scan(touched=()).devices == ()
+
+
+def test_a_device_of_another_class_is_read_again_for_allocate(host: HostBuilder) -> None:
+    (device, _) = assigned(host, accelerators(classes=["0b40"])).pools[0].members
+    assert reread(host.roots, (device.device,)) == (device.device,)
+
+
+def test_a_function_on_a_driver_of_the_host_is_in_use(host: HostBuilder) -> None:
+    pools = assigned(host, accelerators(classes=["0108"]))
+    assert members(pools) == {"acc": []}
+    assert pools.in_use == {"0000:05:00.0": "its driver nvme is the host's own"}
+    allowed = assigned(host, {**accelerators(classes=["0108"]), "allowInUse": True})
+    assert members(allowed) == {"acc": ["0000:05:00.0"]}
+    host.set_driver("0000:05:00.0", "vfio-pci")
+    assert members(assigned(host, accelerators(classes=["0108"]))) == {"acc": ["0000:05:00.0"]}
+
+
+def test_a_device_of_another_class_is_told_as_such_in_a_pool_of_accelerators(
+    host: HostBuilder,
+) -> None:
+    made = config(accelerators("fec"), accelerators("qat", classes=["0b40"], devices=["1234"]))
+    pools = assign(seen(host, made), config(accelerators("fec")))
+    vf = host.vfs(QAT_PF)[0]
+    told = reason(pools.snapshot.by_id[vf], pools)
+    assert (told.refusal, told.text) == (
+        Refusal.SELECTOR,
+        (
+            "not in intel.com/fec: classes: PCI class 0x0b40 (co-processor, such as a crypto "
+            "engine), wanted 0x12"
+        ),
+    )
+
+
+OTHERS = (
+    "passed over for their PCI class: 0x0108 (NVMe controller): 1, 0x0b40 (co-processor, such as a "
+    "crypto engine): 3; functions of other classes than 0x12 are taken if the selectors name them, "
+    'for example "classes": ["0108"]'
+)
+NOTHING = (
+    "no network function (PCI class 0x02) on this host, and no accelerator: all functions are of "
+    "other PCI classes"
+)
+ABSENT = (
+    "classes: no function of PCI class 0x0380 on this host that a pool could have; present: 0x0b40 "
+    "(co-processor, such as a crypto engine) (2)"
+)
+
+
+def test_a_pool_without_accelerators_names_the_classes_that_were_passed_over(
+    host: HostBuilder,
+) -> None:
+    pools = assigned(host, accelerators(devices=["4941"]))
+    why = advise(pools.pools[0], pools).why_empty
+    assert why == (f"no accelerator (PCI class 0x12) on this host; {OTHERS}",)
+
+
+def test_so_does_a_pool_whose_hardware_is_not_among_the_accelerators(host: HostBuilder) -> None:
+    host.accelerator(FEC, ACC100, vfs=2)
+    pools = assigned(host, accelerators(devices=["4941"]))
+    assert OTHERS in advise(pools.pools[0], pools).why_empty[0]
+
+
+def test_a_host_with_functions_of_other_classes_only_does_not_lack_its_sys(
+    host: HostBuilder,
+) -> None:
+    pools = assigned(host, pool("nic"))
+    assert advise(pools.pools[0], pools).why_empty == (NOTHING,)
+
+
+def test_a_class_that_is_not_here_is_noted(host: HostBuilder) -> None:
+    pools = assigned(host, accelerators(classes=["0380", "0b40"]))
+    assert pools.pools[0].notes == (ABSENT,)
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ("6", "is not a PCI class"),
+        ("0b4", "is not a PCI class"),
+        ("0b40000", "is not a PCI class"),
+        ("qat", "is not a PCI class"),
+        ("0604", "PCI class 0x0604: bridges are never devices"),
+        ("02", 'PCI class 0x02: network functions are of deviceType "netDevice"'),
+    ],
+)
+def test_a_value_that_is_no_class_is_told(value: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        parse_class(value)
+
+
+def test_classes_belong_to_accelerators() -> None:
+    text = json.dumps({"resourceList": [pool("nic", {"classes": ["0b40"]})]}).encode()
+    loaded = load_config(text, source="f", default_prefix="intel.com")
+    assert any("classes does not belong to deviceType netDevice" in p for p in loaded.lines())
+
+
+@pytest.mark.parametrize(
+    ("pci_class", "text"),
+    [
+        (0x010802, "0x0108 (NVMe controller)"),
+        (0x018000, "0x0180 (mass storage controller)"),
+        (0x770000, "0x7700 (of no known class)"),
+    ],
+)
+def test_a_class_has_a_number_and_words(pci_class: int, text: str) -> None:
+    assert class_text(pci_class) == text
