@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
+from itertools import chain
+from typing import TypeVar
 
 import attrs
 
@@ -15,19 +18,39 @@ from agent.export.cdi import annotation_key, has_cdi_entry, qualified_name
 from agent.export.device_info import write_device_info
 from agent.export.given import GivenRecord
 from agent.export.specs import CdiMode, CdiSpecs
-from agent.health.driver import check_driver
+from agent.health.at_allocate import fault_at_allocate
 from agent.model.answers import Allocation
 from agent.model.device import Device
-from agent.model.events import DevicesAllocated
-from agent.pools.allocation import allocation, members_for
+from agent.model.events import DevicesAllocated, HostHint
+from agent.model.nodes import HostNodes
+from agent.pools.allocation import allocation, members_for, node_names
+from agent.pools.groups import with_held_mates
+from agent.pools.held import Held
 from agent.pools.preference import prefer
 from agent.pools.records import Member, Pool, Pools
+from agent.records import frozen
 from agent.remedies import with_remedy
 from agent.roots import Roots
 from agent.told import shown
 
+T = TypeVar("T")
+
 FRESH_WITHIN_S = 0.5
 """How long Allocate waits for facts read anew before it takes those of the last scan."""
+CONFIRM_WITHIN_S = 0.25
+"""How long it then waits for the few facts on which device nodes hang."""
+
+
+@frozen
+class Checks:
+    """What Allocate asks beside the facts of the devices themselves."""
+
+    held: Callable[[], Held]
+    """The newest holders, which the pools in force may not show yet."""
+    look: Callable[[HostNodes, frozenset[str]], HostNodes] = lambda known, _: known
+    """Takes the known nodes of the host and looks at those of some names again."""
+    confirm: Callable[[tuple[Device, ...]], Mapping[str, str]] = lambda _: {}
+    """Reads what device nodes hang on without asking a driver: device id -> what is another now."""
 
 
 class Allocator:
@@ -37,13 +60,14 @@ class Allocator:
     hid may be back, and no scan may have run since.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the parts that the daemon puts together
         self,
         roots: Roots,
         bus: Bus,
         pools: Callable[[], Pools],
         reread: Callable[[tuple[Device, ...]], tuple[Device, ...]],
         *,
+        checks: Checks | None = None,
         cdi: CdiMode | None = None,
         specs: CdiSpecs | None = None,
         given: GivenRecord | None = None,
@@ -53,6 +77,9 @@ class Allocator:
         self._bus = bus
         self._pools = pools
         self._reread = reread
+        self._checks = checks or Checks(held=lambda: pools().held)
+        self._giving: Counter[int | None] = Counter()
+        """IOMMU groups of the devices in answers that are not complete yet."""
         self._cdi = cdi
         self._specs = specs or CdiSpecs(roots, on=cdi is not None)
         self._given = given
@@ -86,9 +113,21 @@ class Allocator:
         pool = pools.by_resource.get(resource)
         if pool is None:
             raise UnknownDeviceError(resource, tuple(sorted(set(device_ids))))
-        members = await self._fresh(members_for(pool, device_ids))
-        self._check(members, pools)
-        answer = allocation(pool.config, members, rdma_cm=pools.snapshot.rdma_cm)
+        members, nodes = await self._fresh(members_for(pool, device_ids), pools.snapshot.nodes)
+        if nodes is not pools.snapshot.nodes:
+            pools = attrs.evolve(pools, snapshot=attrs.evolve(pools.snapshot, nodes=nodes))
+        self._check(pool, members, pools)
+        groups = [m.device.iommu_group for m in members if m.device.is_vfio]
+        self._giving.update(groups)
+        try:
+            answer = allocation(pool.config, members, nodes)
+            await self._export(pools, pool, members)
+            return self._with_cdi(pool, members, answer, nodes), members
+        finally:
+            self._giving.subtract(groups)
+
+    async def _export(self, pools: Pools, pool: Pool, members: tuple[Member, ...]) -> None:
+        """Write the files that the members' pod needs; raises DeviceNotUsableError."""
         what = "device-info file"
         try:
             await write_device_info(self._roots.device_info, pool.config, members)
@@ -98,52 +137,66 @@ class Allocator:
             text = f"its {what} cannot be written: {with_remedy(error)}"
             raise DeviceNotUsableError(members[0].device.id, text) from error
         if self._given is not None:
-            await self._given.add(resource, [m.device.id for m in members])
-        return self._with_cdi(pool, members, answer, rdma_cm=pools.snapshot.rdma_cm), members
+            await self._given.add(pool.resource, [m.device.id for m in members])
 
-    async def _fresh(self, members: tuple[Member, ...]) -> tuple[Member, ...]:
-        """The members with facts read just now; those of the last scan where that takes long."""
+    async def _fresh(
+        self, members: tuple[Member, ...], nodes: HostNodes
+    ) -> tuple[tuple[Member, ...], HostNodes]:
+        """The members and the host's nodes as they are now; of the last scan if that takes long.
+
+        Raises DeviceNotUsableError for a device that is gone, and for one whose nodes may have
+        become those of another function.
+        """
         devices = tuple(m.device for m in members)
-        read = await self._read_again(devices)
-        if read is None:
+
+        def read() -> tuple[tuple[Member, ...], HostNodes]:
+            now = {d.id: d for d in self._reread(devices)}
+            fresh = [attrs.evolve(m, device=now[i]) for m in members if (i := m.device.id) in now]
+            return tuple(fresh), self._checks.look(nodes, frozenset(chain(*map(node_names, fresh))))
+
+        found = await _in_time("reread", read, FRESH_WITHIN_S)
+        if found is None:
+            await self._confirm_nodes(members)
             logs.emit("allocation.stale_facts", devices=shown(tuple(d.id for d in devices)))
-            return members
-        now = {d.id: d for d in read}
-        gone = [d.id for d in devices if d.id not in now]
+            return members, nodes
+        there = {m.device.id for m in found[0]}
+        gone = [d.id for d in devices if d.id not in there]
         if gone:
             raise DeviceNotUsableError(gone[0], "is gone from the host")
-        return tuple(attrs.evolve(m, device=now[m.device.id]) for m in members)
+        return found
 
-    async def _read_again(self, devices: tuple[Device, ...]) -> tuple[Device, ...] | None:
-        """The devices that are there, as they are now; None where that cannot be known soon."""
-        try:
-            return await blocking.call(
-                "reread", "", lambda: self._reread(devices), limit_s=FRESH_WITHIN_S
-            )
-        except OSError:  # it hangs, or the process has run out of something
-            return None
+    async def _confirm_nodes(self, members: tuple[Member, ...]) -> None:
+        """Make sure that the nodes of the last scan are still those of the same functions."""
+        devices = tuple(m.device for m in members if any(True for _ in node_names(m)))
+        if not devices:
+            return
+        changed = await _in_time("confirm", lambda: self._checks.confirm(devices), CONFIRM_WITHIN_S)
+        if changed is None:
+            text = "sysfs does not answer, so its device nodes may be another function's by now"
+            raise DeviceNotUsableError(devices[0].id, text)
+        for device_id, what in changed.items():
+            raise DeviceNotUsableError(device_id, f"changed since the last scan: {what}")
 
-    def _check(self, members: tuple[Member, ...], pools: Pools) -> None:
-        """What changed since the last scan: the pool must not promise what is no more so."""
+    def _check(self, pool: Pool, members: tuple[Member, ...], pools: Pools) -> None:
+        """Refuse what changed since the last scan; the device is scanned again, so it leaves."""
+        held = self._checks.held()
         for member in members:
-            if member.device.has_vfs:
-                raise DeviceNotUsableError(member.device.id, "is a PF, and has VFs now")
-            if use := pools.sub_functions_in_use.get(member.device.id):
-                raise DeviceNotUsableError(member.device.id, f"is a PF, and {use}")
-            verdict = check_driver(member, pools.snapshot, held=True)
-            if not verdict.healthy:
-                raise DeviceNotUsableError(member.device.id, verdict.detail)
+            device = member.device
+            fault = fault_at_allocate(pool, member, pools, held)
+            if not fault and device.is_vfio and self._giving[device.iommu_group] > 0:
+                fault = f"IOMMU group {device.iommu_group} is being given to another container"
+            if fault:
+                self._bus.publish(HostHint("allocate", frozenset({device.id})))
+                raise DeviceNotUsableError(device.id, fault)
 
     def _with_cdi(
-        self, pool: Pool, members: tuple[Member, ...], answer: Allocation, *, rdma_cm: bool
+        self, pool: Pool, members: tuple[Member, ...], answer: Allocation, nodes: HostNodes
     ) -> Allocation:
         """With CDI, the runtime adds the nodes: the answer names devices in their place."""
         if self._cdi is None:
             return answer
         names = tuple(
-            qualified_name(pool.config, m.device.id)
-            for m in members
-            if has_cdi_entry(m, rdma_cm=rdma_cm)
+            qualified_name(pool.config, m.device.id) for m in members if has_cdi_entry(m, nodes)
         )
         annotations = ((annotation_key(pool.config), ",".join(names)),) if names else ()
         return attrs.evolve(
@@ -169,4 +222,13 @@ class Allocator:
             size,
             self._policy if policy is None else policy,
             pools.held.of(resource),
+            last=with_held_mates(pool.members, pools),
         )
+
+
+async def _in_time(purpose: str, work: Callable[[], T], limit_s: float) -> T | None:
+    """What ``work`` returns in a thread; None where that cannot be had in ``limit_s``."""
+    try:
+        return await blocking.call(purpose, "", work, limit_s=limit_s)
+    except OSError:  # it hangs, or the process has run out of something
+        return None

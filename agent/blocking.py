@@ -31,7 +31,7 @@ LIMIT_S = 2.0
 """How long a caller waits for a call before it goes on without the result."""
 GRACE_S = 0.005
 """A call that takes less is waited for without a turn of the loop: most take microseconds."""
-THREADS = {"answers": 4, "reread": 4}
+THREADS = {"answers": 4, "reread": 4, "confirm": 4}
 """How many threads a purpose may have; one for all others."""
 
 

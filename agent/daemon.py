@@ -13,17 +13,19 @@ import os
 import signal
 import time
 from collections.abc import Coroutine, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from agent import __version__, blocking, logs
-from agent.allocator import Allocator
+from agent.allocator import Allocator, Checks
 from agent.bus import Bus
 from agent.config.keeper import ConfigChanged, ConfigKeeper
 from agent.config.schema import Config
+from agent.discovery.confirm import changed_facts
 from agent.discovery.links import LinkMonitor
 from agent.discovery.monitor import Monitor
 from agent.discovery.rdma_ports import RdmaPortWatch
-from agent.discovery.reread import reread
+from agent.discovery.reread import look_again, reread
 from agent.discovery.scan import Scanner
 from agent.discovery.tree import follow_tree
 from agent.export.given import GivenRecord
@@ -46,6 +48,7 @@ from agent.pools.needs import class_needs
 from agent.pools.records import Pools
 from agent.reconcile import Reconciler
 from agent.services import Services, first_lists
+from agent.silent_facts import scan_silent_facts
 from agent.stop_signals import STOP_SIGNALS, received_early
 from agent.tasks import together
 
@@ -133,6 +136,11 @@ class Daemon:
             self.bus,
             lambda: self.reconciler.pools,
             self._reread,
+            checks=Checks(
+                held=lambda: self.reconciler.ledger.held,
+                look=partial(look_again, roots),
+                confirm=partial(changed_facts, roots),
+            ),
             cdi=options.cdi,
             specs=self._specs,
             given=self._given,
@@ -293,6 +301,7 @@ class Daemon:
             yield follow_tree(options.roots, self.bus)
         if options.rescan_s:
             yield self._rescan()
+        yield scan_silent_facts(self.bus, lambda: self.reconciler.pools)
 
     def _config_changed(self, event: ConfigChanged) -> None:
         """Put it in force at once; facts that only it asks for come with the next scan."""

@@ -60,6 +60,7 @@ _POOL_VALUES: dict[str, dict[str, Any]] = {
     },
     "advertiseEmpty": _SWITCH,
     "allowInUse": _SWITCH,
+    "shareIommuGroup": _SWITCH,
     "allocationPolicy": {"enum": ["packed", "spread", "numa", ""]},
 }
 

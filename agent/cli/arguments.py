@@ -144,7 +144,8 @@ def _add_run(commands: _Commands[_Parser]) -> None:
         "--rescan-seconds",
         type=_seconds,
         default=60.0,
-        help="safety scan where kernel events cannot be had; default 60, 0 = off",
+        help="scan of everything where kernel events cannot be had; default 60, 0 = off "
+        "(P_Keys and device nodes, which change without events, are read each minute in any case)",
     )
     run.add_argument(
         "--http-address",

@@ -39,6 +39,8 @@ def pool_as_json(pool: PoolConfig) -> dict[str, Any]:
         written["advertiseEmpty"] = True
     if pool.allow_in_use:
         written["allowInUse"] = True
+    if pool.share_iommu_group:
+        written["shareIommuGroup"] = True
     if pool.allocation_policy is not None:
         written["allocationPolicy"] = str(pool.allocation_policy)
     return written

@@ -121,6 +121,7 @@ class _Pool:
             health=self.health(),
             advertise_empty=self.flag("advertiseEmpty"),
             allow_in_use=self.flag("allowInUse"),
+            share_iommu_group=self.flag("shareIommuGroup"),
             allocation_policy=self.policy(policy) if policy else None,
         )
         return None if self.findings.has_error else config

@@ -85,6 +85,14 @@ _ALL = (
         is_extension=True,
     ),
     PoolKey(
+        "shareIommuGroup",
+        "true = a VFIO device may be handed out while another pod has a function of its IOMMU "
+        "group. For pods that share the group on purpose: only one process can open a group.",
+        "true or false",
+        False,
+        is_extension=True,
+    ),
+    PoolKey(
         "allocationPolicy",
         "Which devices kubelet should prefer; without it the policy of the command line. packed: "
         "fewest PFs, spread: one per PF in turn, numa: fewest NUMA nodes, empty: lowest first.",

@@ -58,6 +58,8 @@ class PoolConfig:
     health: HealthPolicy = HealthPolicy()
     advertise_empty: bool = False
     allow_in_use: bool = False
+    share_iommu_group: bool = False
+    """Whether a device is handed out while another pod has its IOMMU group."""
     allocation_policy: AllocationPolicy | None = None
     """None = the command line's default."""
 

@@ -23,6 +23,7 @@ from agent.model.device import (
     RdmaDevice,
     Role,
     VdpaDevice,
+    is_vfio_driver,
 )
 from agent.model.pci_class import is_needed
 from agent.records import frozen
@@ -84,6 +85,8 @@ class Skipped:
 
     address: str
     pci_class: int
+    driver: str | None = None
+    iommu_group: int | None = None
 
 
 @frozen
@@ -106,7 +109,7 @@ def read_pf(host: Host, bdf: str) -> Pf | VfOf | Skipped | Unreadable | None:
         pci_class = pci.class_of(folder)
         kind = _kind(host, folder, pci_class)
         if kind is None:
-            return Skipped(bdf, pci_class)
+            return _skipped(folder, bdf, pci_class)
         entries = frozenset(sysfs.listing(folder))
         pf_address = pci.physfn(folder) if "physfn" in entries else None
         if pf_address is not None:
@@ -131,7 +134,7 @@ def read_vf(host: Host, bdf: str, pf: Pf) -> Device | Skipped | Unreadable | Non
         ids = pci.identity(folder)
         kind = _kind(host, folder, ids.pci_class)
         if kind is None:
-            return Skipped(bdf, ids.pci_class)
+            return _skipped(folder, bdf, ids.pci_class)
         driver = pci.driver(folder)
         group = vfio.iommu_group(folder)
         rdma_devices: tuple[RdmaDevice, ...] = ()
@@ -139,13 +142,18 @@ def read_vf(host: Host, bdf: str, pf: Pf) -> Device | Skipped | Unreadable | Non
         uio: tuple[str, ...] = ()
         pkey = None
         noiommu = False
-        if vfio.is_vfio(driver):  # then there is no netdev and no RDMA device
+        vfio_device = None
+        if is_vfio_driver(driver):  # then there is no netdev and no RDMA device
             noiommu = group not in host.vfio_groups and vfio.is_noiommu(folder)
+            vfio_device = vfio.device_name(folder)
         else:
             netdevs = _brief(host, folder, bdf, driver)
             rdma_devices = rdma.devices_of(folder, bdf, host.rdma)
             pkey = rdma.pkey(folder, rdma_devices)
             uio = pci.uio(folder, driver)
+            vfio_device = vfio.device_name(folder) if driver and not netdevs else None
+            if vfio_device is not None:
+                noiommu = group not in host.vfio_groups and vfio.is_noiommu(folder)
         index = pf.index_of.get(bdf)
         # In the record's own order: so many keywords would cost more than reading two files.
         return Device(
@@ -176,6 +184,7 @@ def read_vf(host: Host, bdf: str, pf: Pf) -> Device | Skipped | Unreadable | Non
             None,  # aux_type
             pf.ports.get(("vf", index)) if pf.ports and index is not None else None,
             _infiniband(folder, ids.pci_class, rdma_devices, netdevs) if pf.device is None else (),
+            vfio_device,
         )
     except pci.MissingAttributeError as error:
         return _unreadable(host, bdf, error.attribute)
@@ -241,6 +250,8 @@ def _pf(host: Host, folder: int, entries: frozenset[str], bdf: str, kind: Kind) 
         eswitch = attrs.evolve(eswitch, own=own)
     rdma_devices = rdma.devices_of(folder, bdf, host.rdma)
     is_network = kind is Kind.NET_DEVICE
+    vfio_device = vfio.device_name(folder) if "vfio-dev" in entries else None
+    is_vfio = vfio_device is not None or is_vfio_driver(driver)
     device = Device(
         id=bdf,
         kind=kind,
@@ -257,7 +268,7 @@ def _pf(host: Host, folder: int, entries: frozenset[str], bdf: str, kind: Kind) 
         num_vfs=sriov.num_vfs,
         netdevs=eswitch.own,
         iommu_group=vfio.iommu_group(folder),
-        noiommu=vfio.is_vfio(driver) and vfio.is_noiommu(folder),
+        noiommu=is_vfio and vfio.is_noiommu(folder),
         uio=pci.uio(folder, driver),
         acpi_index=pci.acpi_index(folder) if "acpi_index" in entries else None,
         rdma=rdma_devices,
@@ -266,6 +277,7 @@ def _pf(host: Host, folder: int, entries: frozenset[str], bdf: str, kind: Kind) 
         vdpa=host.vdpa.get(bdf, ()),
         ddp_profile=_ddp(host, bdf, ids.vendor) if is_network else None,
         infiniband_ports=_infiniband(folder, ids.pci_class, rdma_devices, eswitch.own),
+        vfio_device=vfio_device,
     )
     aux_names = tuple(host.auxiliary.below(bdf, entries)) if is_network else ()
     return Pf(bdf, device, sriov.index_of, eswitch, aux_names)
@@ -315,6 +327,12 @@ def _kind(host: Host, folder: int, pci_class: int) -> Kind | None:
     if kind is None and host.classes and is_needed(pci_class, host.classes):
         return Kind.ACCELERATOR
     return kind
+
+
+def _skipped(folder: int, bdf: str, pci_class: int) -> Skipped:
+    """With its driver where it lies in an IOMMU group: vfio asks for those of all functions."""
+    group = vfio.iommu_group(folder)
+    return Skipped(bdf, pci_class, None if group is None else pci.driver(folder), group)
 
 
 def _vf_ddp(host: Host, bdf: str, pf: Pf) -> str | None:

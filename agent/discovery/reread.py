@@ -9,8 +9,10 @@ import attrs
 from agent.discovery.functions import Host, Pf, read_auxiliary, read_pf, read_vf
 from agent.host import auxiliary, netdev, pci, rdma, sysfs, vdpa
 from agent.host.netdev import NetClass
+from agent.host.nodes import read_again, view_of
 from agent.host.rdma import RdmaHost
 from agent.model.device import Device, Role
+from agent.model.nodes import HostNodes
 from agent.roots import Roots
 
 
@@ -44,6 +46,12 @@ def reread(
         )
         read = (_read_again(host, device) for device in devices)
         return tuple(device for device in read if device is not None)
+
+
+def look_again(roots: Roots, known: HostNodes, names: frozenset[str]) -> HostNodes:
+    """The host's known nodes, with those of ``names`` looked at again; for a worker thread."""
+    with sysfs.folder(roots.dev) as dev:
+        return read_again(dev, view_of(roots), known, names)
 
 
 def _rdma_host(

@@ -32,8 +32,10 @@ from agent.host import (
 from agent.host.addresses import OwnRoutes
 from agent.host.altnames import ALTNAMES
 from agent.host.devlink import DevlinkFacts
+from agent.host.nodes import NodeReader, view_of
 from agent.host.rdma import RdmaHost
-from agent.model.device import Device, Netdev, Role
+from agent.model.device import Device, Netdev, OtherFunction, Role
+from agent.model.nodes import HostNodes
 from agent.model.pci_class import needed_classes
 from agent.model.snapshot import Snapshot, vf_lags
 from agent.records import frozen
@@ -72,10 +74,17 @@ class Scanner:
         self._roots = roots
         self._netlink = netlink
         self._sight = _NO_SIGHT
+        self._nodes = HostNodes()
+        self._node_reader = NodeReader()
         self._needs: frozenset[str] | None = None
         """Which devlink facts the last scan asked for; None = there is none to build on."""
         self.whole = 0
         """How many scans read everything."""
+
+    @property
+    def nodes(self) -> HostNodes:
+        """Which device nodes the last scan saw."""
+        return self._nodes
 
     @property
     def rdma(self) -> RdmaHost:
@@ -133,6 +142,9 @@ class Scanner:
             folders = Folders(sys, dev, bus, class_net)
             reading = self._read(folders, self._asked(needs), touched)
             rdma_host = self._sight.tables.rdma
+            view = view_of(self._roots)
+            rdma_cm = rdma_host.rdma_cm
+            self._nodes = self._node_reader.read(sys, dev, view, reading.devices, rdma_cm=rdma_cm)
             return self._snapshot(generation, class_net, rdma_host, reading)
 
     def _require_none(self, missing: Path) -> None:
@@ -189,13 +201,25 @@ class Scanner:
             missing_rdma_modules=(
                 rdma_host.missing_modules if any(map(attrgetter("rdma"), devices)) else ()
             ),
-            rdma_cm=rdma_host.rdma_cm,
+            nodes=self._nodes,
+            group_mates=tuple(_group_mates(reading)) if reading else (),
             unreadable=tuple(sorted(reading.unreadable)) if reading else (),
         )
 
 
 def _missing(path: Path) -> OSError:
     return FileNotFoundError(errno.ENOENT, "is missing, though it was there", str(path))
+
+
+def _group_mates(reading: Reading) -> Iterator[OtherFunction]:
+    """Functions of other classes that share an IOMMU group with a device bound to vfio."""
+    others = {o.iommu_group for o in reading.skipped} - {None}
+    groups = {d.iommu_group for d in reading.devices if d.iommu_group in others and d.is_vfio}
+    for outcome in reading.skipped if groups else ():
+        if outcome.iommu_group is not None and outcome.iommu_group in groups:
+            yield OtherFunction(
+                outcome.address, outcome.pci_class, outcome.driver, outcome.iommu_group
+            )
 
 
 def _skipped(outcomes: Iterable[Skipped]) -> tuple[tuple[str, int], ...]:

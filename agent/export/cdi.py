@@ -17,6 +17,7 @@ from agent.config.schema import PoolConfig
 from agent.export.atomic import in_folder, read_plain, write_atomic
 from agent.export.names import safe_file_name, shortened
 from agent.kinds import KINDS
+from agent.model.nodes import HostNodes
 from agent.pools.allocation import device_nodes, missing_node
 from agent.pools.records import Member, Pool
 
@@ -71,13 +72,13 @@ def annotation_key(config: PoolConfig) -> str:
     return f"cdi.k8s.io/{shortened(name, _ANNOTATION_NAME_MAX)}"
 
 
-def has_cdi_entry(member: Member, *, rdma_cm: bool) -> bool:
+def has_cdi_entry(member: Member, host: HostNodes) -> bool:
     """Whether a device has nodes: an entry with empty edits makes runtimes refuse the file."""
-    return not missing_node(member) and any(True for _ in device_nodes(member, rdma_cm=rdma_cm))
+    return not missing_node(member, host) and any(True for _ in device_nodes(member, host))
 
 
 def cdi_document(
-    pool: Pool, held: frozenset[str] | None, before: Mapping[str, Any], *, rdma_cm: bool
+    pool: Pool, held: frozenset[str] | None, before: Mapping[str, Any], host: HostNodes
 ) -> dict[str, object] | None:
     """The spec of a pool; None where no device has a node.
 
@@ -88,7 +89,7 @@ def cdi_document(
     entries = []
     for member in pool.members:
         kept = before.get(member.device.id) if held and member.device.id in held else None
-        entry = kept or cdi_entry(member, rdma_cm=rdma_cm)
+        entry = kept or cdi_entry(member, host)
         if entry is None and held is None:
             entry = before.get(member.device.id)
         if entry:
@@ -107,11 +108,11 @@ def may_be_held(device_id: str, held: frozenset[str] | None) -> bool:
     return held is None or device_id in held
 
 
-def cdi_entry(member: Member, *, rdma_cm: bool) -> dict[str, object] | None:
+def cdi_entry(member: Member, host: HostNodes) -> dict[str, object] | None:
     """A device in a spec, as its facts are now; None where it has no nodes."""
-    if not has_cdi_entry(member, rdma_cm=rdma_cm):
+    if not has_cdi_entry(member, host):
         return None
-    nodes = {n.container_path: n for n in device_nodes(member, rdma_cm=rdma_cm)}
+    nodes = {n.container_path: n for n in device_nodes(member, host)}
     edits = [
         {"path": n.container_path, "hostPath": n.host_path, "permissions": n.permissions}
         for n in nodes.values()
@@ -120,11 +121,11 @@ def cdi_entry(member: Member, *, rdma_cm: bool) -> dict[str, object] | None:
 
 
 async def write_cdi_spec(
-    folder: Path, pool: Pool, held: frozenset[str] | None, *, rdma_cm: bool
+    folder: Path, pool: Pool, held: frozenset[str] | None, host: HostNodes
 ) -> bool:
     """Make a pool's spec file true; returns whether anything changed. Raises OSError."""
     path = folder / cdi_file_name(pool.config)
-    document = cdi_document(pool, held, entries_of(await read_spec(path)), rdma_cm=rdma_cm)
+    document = cdi_document(pool, held, entries_of(await read_spec(path)), host)
     if document is not None:
         return await write_spec(path, document)
     return await in_folder(folder, lambda: _remove(path))
@@ -139,7 +140,7 @@ def _remove(path: Path) -> bool:
 
 
 async def renew_entries(
-    folder: Path, config: PoolConfig, members: Iterable[Member], *, rdma_cm: bool
+    folder: Path, config: PoolConfig, members: Iterable[Member], host: HostNodes
 ) -> bool:
     """Make the entries of some members true, whoever holds them; returns whether any was not.
 
@@ -148,7 +149,7 @@ async def renew_entries(
     path = folder / cdi_file_name(config)
     document = await read_spec(path)
     before = entries_of(document)
-    entries = {m.device.id: cdi_entry(m, rdma_cm=rdma_cm) for m in members}
+    entries = {m.device.id: cdi_entry(m, host) for m in members}
     fresh = {i: entry for i, entry in entries.items() if entry and before.get(i) != entry}
     if not fresh:
         return False
@@ -157,7 +158,7 @@ async def renew_entries(
 
 
 async def standing_entries(
-    folder: Path, pool: Pool, held: frozenset[str] | None, *, rdma_cm: bool
+    folder: Path, pool: Pool, held: frozenset[str] | None, host: HostNodes
 ) -> tuple[frozenset[str], frozenset[str]]:
     """The devices that a pool's spec names as it is, and those of them that it names rightly.
 
@@ -165,7 +166,7 @@ async def standing_entries(
     """
     document = await read_spec(folder / cdi_file_name(pool.config))
     before = entries_of(document)
-    wanted = cdi_document(pool, held, before, rdma_cm=rdma_cm) or {}
+    wanted = cdi_document(pool, held, before, host) or {}
     is_readable = all(document.get(key) == wanted.get(key) for key in ("cdiVersion", "kind"))
     entries = entries_of(wanted) if is_readable else {}
     return frozenset(before), frozenset(i for i, entry in entries.items() if before.get(i) == entry)

@@ -18,6 +18,7 @@ from agent.export.cdi import (
 )
 from agent.export.cdi_leftovers import remove_stale_specs
 from agent.health.records import Cause, Health
+from agent.model.nodes import HostNodes
 from agent.pools.records import Member, Pool, Pools
 from agent.remedies import with_remedy
 from agent.roots import Roots
@@ -59,9 +60,9 @@ class CdiSpecs:
         async with self._lock:
             for pool in own:
                 held = pools.held.of(pool.resource) if pools.held.complete else None
-                facts = (pool.members, held, pools.snapshot.rdma_cm)
+                facts = (pool.members, held, pools.snapshot.nodes)
                 if self._written.get(pool.resource) != facts:
-                    await self._write_one(pool, held, facts, rdma_cm=pools.snapshot.rdma_cm)
+                    await self._write_one(pool, held, facts, pools.snapshot.nodes)
             await self._clean(pools, others)
         return {**self._failed, **dict(self._named_twice(pools))} if self._astray else self._failed
 
@@ -73,16 +74,16 @@ class CdiSpecs:
         """
         if not self._on:
             return
-        rdma_cm = pools.snapshot.rdma_cm
+        host = pools.snapshot.nodes
         doubtful = [
             m
             for m in members
             if m.device.id in pools.held.holders
-            or cdi_entry(m, rdma_cm=rdma_cm) != cdi_entry(pool.by_id[m.device.id], rdma_cm=rdma_cm)
+            or cdi_entry(m, host) != cdi_entry(pool.by_id[m.device.id], host)
         ]
         if doubtful:
             async with self._lock:
-                await renew_entries(self._folder, pool.config, doubtful, rdma_cm=rdma_cm)
+                await renew_entries(self._folder, pool.config, doubtful, host)
 
     def _named_twice(self, pools: Pools) -> Iterator[tuple[str, Mapping[str, Health]]]:
         """Devices of other pools that a spec still names which cannot be written."""
@@ -106,16 +107,16 @@ class CdiSpecs:
             logs.forget("cdi.failed", gone)
 
     async def _write_one(
-        self, pool: Pool, held: frozenset[str] | None, facts: object, *, rdma_cm: bool
+        self, pool: Pool, held: frozenset[str] | None, facts: object, host: HostNodes
     ) -> None:
         if fault := kind_fault(pool.config):
-            self._fail(pool, fault, frozenset(), rdma_cm=rdma_cm)
+            self._fail(pool, fault, frozenset(), host)
             return
         try:
-            changed = await write_cdi_spec(self._folder, pool, held, rdma_cm=rdma_cm)
+            changed = await write_cdi_spec(self._folder, pool, held, host)
         except OSError as error:
-            named, right = await self._standing(pool, held, rdma_cm=rdma_cm)
-            self._fail(pool, with_remedy(error), right, rdma_cm=rdma_cm)
+            named, right = await self._standing(pool, held, host)
+            self._fail(pool, with_remedy(error), right, host)
             kind, own = cdi_kind(pool.config), {m.device.id for m in pool.members}
             self._astray[pool.resource] = frozenset((kind, i) for i in named - own)
             return
@@ -128,22 +129,22 @@ class CdiSpecs:
             logs.emit("cdi.written", resource=pool.resource)
 
     async def _standing(
-        self, pool: Pool, held: frozenset[str] | None, *, rdma_cm: bool
+        self, pool: Pool, held: frozenset[str] | None, host: HostNodes
     ) -> tuple[frozenset[str], frozenset[str]]:
         """What a spec names and names rightly; nothing where not even that can be seen."""
         try:
-            return await standing_entries(self._folder, pool, held, rdma_cm=rdma_cm)
+            return await standing_entries(self._folder, pool, held, host)
         except OSError:
             return frozenset(), frozenset()
 
-    def _fail(self, pool: Pool, error: str, right: frozenset[str], *, rdma_cm: bool) -> None:
+    def _fail(self, pool: Pool, error: str, right: frozenset[str], host: HostNodes) -> None:
         """Note what a pool lacks; the ``right`` devices are on disk already as they should be."""
         logs.emit_once("cdi.failed", pool.resource, resource=pool.resource, error=error)
         verdict = Health(Cause.NODE, f"its CDI spec cannot be written: {error}")
         self._failed[pool.resource] = {
             m.device.id: verdict
             for m in pool.members
-            if m.device.id not in right and has_cdi_entry(m, rdma_cm=rdma_cm)
+            if m.device.id not in right and has_cdi_entry(m, host)
         }
         self._written.pop(pool.resource, None)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from agent.health.driver import check_driver
+from agent.health.group import check_group
 from agent.health.link import LinkJudge
 from agent.health.present import check_present
 from agent.health.records import HEALTHY, Health
@@ -20,6 +21,8 @@ def faults(pool: Pool, pools: Pools) -> Mapping[str, Health]:
         verdict = check_present(member)
         if verdict.healthy:
             verdict = check_driver(member, pools.snapshot, held=member.device.id in held)
+        if verdict.healthy and member.present:
+            verdict = check_group(member.device, pool.config, pools.snapshot, pools.held)
         if not verdict.healthy:
             found[member.device.id] = verdict
     return found

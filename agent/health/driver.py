@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from agent.health.records import HEALTHY, Cause, Health
 from agent.model.snapshot import Snapshot
-from agent.pools.allocation import UIO_DRIVERS, VFIO_DRIVERS, missing_node
+from agent.pools.allocation import lost_node
 from agent.pools.records import Member
 from agent.pools.usable import NO_DRIVER
 from agent.selectors import SELECTORS
-
-_NEED_A_NODE = VFIO_DRIVERS | UIO_DRIVERS
 
 
 def check_driver(member: Member, snapshot: Snapshot, *, held: bool) -> Health:
@@ -21,8 +19,8 @@ def check_driver(member: Member, snapshot: Snapshot, *, held: bool) -> Health:
     A device without any driver is Unhealthy too: a scan takes it from the pool unless a pod holds
     it.
 
-    A VFIO group or UIO node is looked at for free devices too: without it an allocation would
-    fail. RDMA and vDPA nodes are not, since a pod's namespace hides them.
+    A node is looked at for free devices too: without it an allocation would fail. RDMA and vDPA
+    devices that are not here are no fault, since a pod's namespace hides them.
     """
     device = member.device
     if not member.present:
@@ -37,6 +35,6 @@ def check_driver(member: Member, snapshot: Snapshot, *, held: bool) -> Health:
                 return Health(Cause.DRIVER, f"bound driver is {found}, the pool wants {wanted}")
     if device.lacks_driver:
         return Health(Cause.DRIVER, NO_DRIVER)
-    if device.driver in _NEED_A_NODE and (lack := missing_node(member)):
+    if lack := lost_node(member, snapshot.nodes):
         return Health(Cause.NODE, lack)
     return HEALTHY

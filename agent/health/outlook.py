@@ -15,6 +15,7 @@ from agent.model.answers import Advertised, Offer
 from agent.model.device import Netdev
 from agent.model.link import LinkFact, Links
 from agent.model.snapshot import Snapshot
+from agent.pools.groups import with_held_mates
 from agent.pools.records import Pool, Pools
 from agent.records import frozen, record
 
@@ -35,6 +36,8 @@ class Grounds:
     pool: Pool
     snapshot: Snapshot
     held: frozenset[str]
+    held_mates: frozenset[str]
+    """Members of which pods hold another function of the IOMMU group."""
     carriers: tuple[Netdev, ...]
     """The netdevs on which the members' links hang."""
     facts: tuple[LinkFact | None, ...]
@@ -50,6 +53,7 @@ class Grounds:
             and self.snapshot is other.snapshot
             and self.facts == other.facts
             and self.held == other.held
+            and self.held_mates == other.held_mates
             and self.unwritten == other.unwritten
         )
 
@@ -119,9 +123,11 @@ def _grounds(
     """The grounds of now; which netdevs matter is worked out once for a pool and a snapshot."""
     known = before.grounds if before else None
     held, at_fault = pools.held.of(pool.resource), None
+    held_mates = with_held_mates(pool.members, pools)
     if known is not None and known.pool is pool and known.snapshot is pools.snapshot:
         netdevs = known.carriers
-        at_fault = known.faults if known.held == held else None
+        same_holders = known.held == held and known.held_mates == held_mates
+        at_fault = known.faults if same_holders else None
     elif pool.config.health.link:
         netdevs = carriers((m.device for m in pool.members), pools.snapshot)
     else:
@@ -129,7 +135,7 @@ def _grounds(
     facts = tuple(map(links.fact, netdevs))
     if at_fault is None:
         at_fault = faults(pool, pools)
-    return Grounds(pool, pools.snapshot, held, netdevs, facts, unwritten, at_fault)
+    return Grounds(pool, pools.snapshot, held, held_mates, netdevs, facts, unwritten, at_fault)
 
 
 def changes(before: Outlook | None, after: Outlook | None) -> tuple[Change, ...]:

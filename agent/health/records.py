@@ -16,6 +16,8 @@ class Cause(StrEnum):
     GONE = "device gone"
     DRIVER = "driver"
     NODE = "device node missing"
+    GROUP_NOT_VIABLE = "IOMMU group not viable"
+    GROUP_IN_USE = "IOMMU group in use"
     PF_DOWN = "PF down"
     NO_CARRIER = "no carrier"
     LINK_DISABLED = "link disabled"

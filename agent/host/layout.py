@@ -15,7 +15,7 @@ from pathlib import Path
 
 from agent.host.hardware import ACC100, E810, VIRTIO_NET, Hardware, VfHardware
 from agent.model.address import bdf_order
-from agent.model.device import RdmaDevice
+from agent.model.device import RdmaDevice, is_vfio_driver
 from agent.records import frozen
 from agent.roots import Roots
 
@@ -390,7 +390,9 @@ class HostBuilder:
 def _vfio_group(function: Path) -> str | None:
     """What vfio calls the group of a function (drivers/vfio/group.c), if it is bound to vfio."""
     driver, group = function / "driver", function / "iommu_group"
-    if not driver.is_symlink() or "vfio" not in driver.readlink().name or not group.is_symlink():
+    if not driver.is_symlink() or not group.is_symlink():
+        return None
+    if not is_vfio_driver(driver.readlink().name):
         return None
     return f"{'noiommu-' if (group / 'name').exists() else ''}{group.readlink().name}"
 

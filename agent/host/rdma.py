@@ -223,6 +223,15 @@ def port_state(sys: int, port: InfinibandPort) -> str | None:
     return _word(sys, f"{CLASS}/{port.rdma}/ports/{port.number}/state")
 
 
+def has_nodes_of(sys: int, owner: int, devices: tuple[RdmaDevice, ...]) -> bool:
+    """Whether an owner has these RDMA devices, and each of their nodes still belongs to them."""
+    return sysfs.names(owner, _FOLDER) == sorted(d.name for d in devices) and all(
+        _ibdev(sys, f"{_CLASS_OF[_kind(entry)]}/{entry}") == device.name
+        for device in devices
+        for entry in (node.rpartition("/")[2] for node in device.nodes)
+    )
+
+
 def _ibdev(within: int | None, entry: str) -> str:
     """The RDMA device that a node belongs to, empty for none."""
     return (within is not None and sysfs.read_text(within, f"{entry}/ibdev")) or ""

@@ -1,11 +1,15 @@
-"""IOMMU groups of functions, as vfio names them below /dev/vfio."""
+"""IOMMU groups of functions, and the devices that vfio makes of them (``/dev/vfio``)."""
 
 from __future__ import annotations
+
+import re
 
 from agent.host import sysfs
 
 _CLASS = "class/vfio"
 _NAME = "iommu_group/name"
+_DEVICES = "vfio-dev"
+_DEVICE = re.compile(r"vfio\d+")
 _NOIOMMU = "vfio-noiommu"  # drivers/vfio/group.c names the group so when it invents one
 
 
@@ -15,12 +19,14 @@ def iommu_group(function: int) -> int | None:
     return int(name) if name is not None and name.isdecimal() else None
 
 
-def is_vfio(driver: str | None) -> bool:
-    """Whether a driver hands functions to userspace by vfio: all such have ``vfio`` in their names.
+def device_name(function: int) -> str | None:
+    """The VFIO device that a driver made of a function (``vfio-dev/vfio7``); None = none.
 
-    A function that is bound to one has no netdev and no RDMA device.
+    Since Linux 6.1 each driver that hands a function to userspace makes one (vfio_main.c).
     """
-    return driver is not None and "vfio" in driver
+    if not sysfs.exists(function, _DEVICES):
+        return None
+    return next((n for n in sysfs.names(function, _DEVICES) if _DEVICE.fullmatch(n)), None)
 
 
 def groups(sys: int) -> frozenset[int]:

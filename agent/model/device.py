@@ -32,6 +32,15 @@ class Role(StrEnum):
     """An auxiliary device of another kind below a network function."""
 
 
+def is_vfio_driver(driver: str | None) -> bool:
+    """Whether a driver is known by its name to hand functions to userspace by vfio.
+
+    ``vfio-pci`` and its variants (``mlx5_vfio_pci``, ``hisi_acc_vfio_pci``, ``pds_vfio_pci`` ...)
+    have ``vfio`` in their names. Other drivers show by the VFIO device that they make.
+    """
+    return driver is not None and "vfio" in driver
+
+
 @record
 class Netdev:
     """A network interface of a function (kernel ABI documentation, sysfs-class-net)."""
@@ -103,6 +112,17 @@ class VdpaDevice:
 
 
 @record
+class OtherFunction:
+    """A PCI function that is no device here, with what an IOMMU group needs to know of it."""
+
+    address: str
+    pci_class: int
+    """0xCCSSPP."""
+    driver: str | None
+    iommu_group: int
+
+
+@record
 class Device:
     """One function or auxiliary device, with every fact used by anything above."""
 
@@ -154,6 +174,13 @@ class Device:
     """Netdev of its representor, where the eswitch is in switchdev mode."""
     infiniband_ports: tuple[InfinibandPort, ...] = ()
     """InfiniBand ports of a PF, and of a VF whose PF is not on this host; in their order."""
+    vfio_device: str | None = None
+    """The VFIO device that its driver made of it, for example ``vfio7`` (since Linux 6.1)."""
+
+    @property
+    def is_vfio(self) -> bool:
+        """Whether its driver hands it to userspace by vfio, whatever the driver's name."""
+        return self.vfio_device is not None or is_vfio_driver(self.driver)
 
     @property
     def netdev(self) -> Netdev | None:

@@ -7,7 +7,8 @@ from functools import cached_property
 
 import attrs
 
-from agent.model.device import Device, Kind, Netdev, Role
+from agent.model.device import Device, Kind, Netdev, OtherFunction, Role
+from agent.model.nodes import HostNodes
 from agent.records import frozen
 
 _USERSPACE_DRIVERS = ("vfio", "uio", "igb_uio", "pci-stub")
@@ -45,8 +46,11 @@ class Snapshot:
     """(PCI address, class code 0xCCSSPP) of the functions of those classes, in bus order."""
     missing_rdma_modules: tuple[str, ...] = ()
     """Kernel modules whose absence leaves RDMA devices without some of their nodes, sorted."""
-    rdma_cm: bool = False
-    """Whether ``/dev/infiniband/rdma_cm`` exists."""
+    nodes: HostNodes = HostNodes()
+    """Which device nodes the host has."""
+
+    group_mates: tuple[OtherFunction, ...] = ()
+    """Functions of other classes in the IOMMU groups of devices that are bound to vfio."""
 
     unreadable: tuple[tuple[str, str], ...] = ()
     """(PCI address, attribute) of functions left out since they lack a required one, sorted."""
@@ -97,6 +101,28 @@ class Snapshot:
             for bond in self.bonds
             for pf in vf_lags(self.pfs.values()).get(bond.name, ())
         }
+
+    @cached_property
+    def shared_groups(self) -> Mapping[int, tuple[Device | OtherFunction, ...]]:
+        """IOMMU groups with a device bound to vfio and with more functions: what lies in each.
+
+        Groups that vfio made up, without an IOMMU, are left out.
+        """
+        groups = [d.iommu_group for d in self.devices if d.iommu_group is not None]
+        if not self.group_mates and len(set(groups)) == len(groups):
+            return {}  # as on hosts with ACS, and there are thousands
+        found: dict[int, list[Device | OtherFunction]] = {}
+        vfio: set[int] = set()
+        for device in self.devices:
+            group = device.iommu_group
+            if group is None or device.noiommu or device.pci_address != device.id:
+                continue
+            found.setdefault(group, []).append(device)
+            if device.is_vfio:
+                vfio.add(group)
+        for other in self.group_mates:
+            found.setdefault(other.iommu_group, []).append(other)
+        return {g: tuple(found[g]) for g in found if g in vfio and len(found[g]) > 1}
 
     def pf_of(self, device: Device) -> Device | None:
         """The PF of a VF or SF (itself for a PF), if it is on this host."""

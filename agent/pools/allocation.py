@@ -6,7 +6,7 @@ workloads: names and shapes are those of the Go plugin, the order is stable wher
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 
 from agent.config.names import env_names, info_name
@@ -14,15 +14,11 @@ from agent.config.schema import PoolConfig
 from agent.errors import DeviceNotUsableError, UnknownDeviceError
 from agent.model.answers import Allocation, DeviceNode
 from agent.model.device import Device
+from agent.model.nodes import IOMMUFD, RDMA_CM, VFIO_CONTROL, VHOST_NET, VHOST_TUN, HostNodes
 from agent.pools.info_json import info_json
 from agent.pools.order import device_order
 from agent.pools.records import Member, Pool
 
-VFIO_CONTROL = "/dev/vfio/vfio"
-VHOST_NET = "/dev/vhost-net"
-VHOST_TUN = "/dev/net/tun"
-RDMA_CM = "/dev/infiniband/rdma_cm"
-VFIO_DRIVERS = frozenset({"vfio-pci"})
 UIO_DRIVERS = frozenset({"uio", "igb_uio", "uio_pci_generic"})
 
 Info = dict[str, dict[str, str]]
@@ -44,13 +40,13 @@ def members_for(pool: Pool, device_ids: Sequence[str]) -> tuple[Member, ...]:
     return tuple(sorted(members, key=lambda m: device_order(m.device)))
 
 
-def allocation(config: PoolConfig, members: Sequence[Member], *, rdma_cm: bool) -> Allocation:
+def allocation(config: PoolConfig, members: Sequence[Member], host: HostNodes) -> Allocation:
     """Envs and device nodes for ``members``, which are in stable order and on the host.
 
-    ``rdma_cm`` tells whether the host has the RDMA connection manager's node.
+    ``host`` tells which device nodes the host has. Raises DeviceNotUsableError.
     """
-    info = {m.device.id: device_info(config, m, rdma_cm=rdma_cm) for m in members}
-    nodes = dict.fromkeys(n for m in members for n in device_nodes(m, rdma_cm=rdma_cm))
+    info = {m.device.id: device_info(config, m, host) for m in members}
+    nodes = dict.fromkeys(n for m in members for n in device_nodes(m, host))
     by_host_path = {n.host_path: n for n in reversed(nodes)}
     return Allocation(
         envs=tuple(sorted(_envs(config, [m.device.id for m in members], info).items())),
@@ -69,41 +65,42 @@ def _envs(
     return envs
 
 
-def device_nodes(member: Member, *, rdma_cm: bool) -> Iterable[DeviceNode]:
+def device_nodes(member: Member, host: HostNodes) -> Iterable[DeviceNode]:
     """The device nodes that one member brings, in the order of the sections of its info.
 
     Raises DeviceNotUsableError where a node is missing that its driver or selectors promise.
     """
     device, selectors = member.device, member.selectors
-    if lack := missing_node(member):
+    if lack := missing_node(member, host):
         raise DeviceNotUsableError(device.id, lack)
-    if device.driver in VFIO_DRIVERS:
-        yield same(VFIO_CONTROL)
-        yield DeviceNode(vfio_container_path(device), vfio_host_path(device))
+    yield from vfio_nodes(device, host)
     if device.driver in UIO_DRIVERS:
         yield from (same(f"/dev/{name}") for name in device.uio)
     if selectors.is_rdma:
         yield from (same(path) for rdma in device.rdma for path in rdma.nodes)
-        if device.rdma and rdma_cm:
+        if device.rdma and host.rdma_cm:
             yield same(RDMA_CM)
-    if selectors.need_vhost_net:
+    if selectors.need_vhost_net and not missing_vhost_nodes(host):
         yield same(VHOST_NET)
         yield same(VHOST_TUN)
     if vdpa := vhost_vdpa(member):
         yield same(vdpa)
 
 
-def device_info(config: PoolConfig, member: Member, *, rdma_cm: bool) -> Info:
-    """The sections of a device in the ``_INFO`` env; one is present where its provider applies."""
+def device_info(config: PoolConfig, member: Member, host: HostNodes) -> Info:
+    """The sections of a device in the ``_INFO`` env; one is present where its provider applies.
+
+    Like the Go plugin's, the section ``vhost`` hangs on ``/dev/vhost-net`` alone.
+    """
     device, selectors = member.device, member.selectors
     info: Info = {"generic": {"deviceID": device.id}}
-    if device.driver in VFIO_DRIVERS:
-        info["vfio"] = {"mount": VFIO_CONTROL, "dev-mount": vfio_container_path(device)}
+    if device.is_vfio:
+        info["vfio"] = _vfio_info(device, host)
     if device.driver in UIO_DRIVERS and device.uio:
         info["uio"] = {"mount": ",".join(f"/dev/{name}" for name in device.uio)}
     if selectors.is_rdma:
-        info["rdma"] = _rdma_info(device, rdma_cm=rdma_cm)
-    if selectors.need_vhost_net:
+        info["rdma"] = _rdma_info(device, rdma_cm=host.rdma_cm)
+    if selectors.need_vhost_net and not host.lacks(VHOST_NET):
         info["vhost"] = {"net-mount": VHOST_NET, "tun-mount": VHOST_TUN}
     if selectors.vdpa_type:
         vdpa = vhost_vdpa(member)
@@ -141,21 +138,127 @@ def vhost_vdpa(member: Member) -> str | None:
     return next((path for path in vhost if path), None)
 
 
-def missing_node(member: Member) -> str:
+def missing_node(member: Member, host: HostNodes) -> str:
     """What a member lacks that its driver or its selector object promises a pod; empty = nothing.
 
     A pod that got less than it asked for would fail later, where nobody sees why.
     """
-    device, selectors = member.device, member.selectors
-    if device.driver in VFIO_DRIVERS and device.iommu_group is None:
-        return f"is bound to {device.driver} but has no IOMMU group"
-    if device.driver in UIO_DRIVERS and not device.uio:
-        return f"is bound to {device.driver} but has no UIO node"
-    if selectors.is_rdma and not device.rdma:
+    if lack := lost_node(member, host):
+        return lack
+    if member.selectors.is_rdma and not member.device.rdma:
         return "has no RDMA device in the host's network namespace"
-    if selectors.vdpa_type == "vhost" and not vhost_vdpa(member):
+    if member.selectors.vdpa_type == "vhost" and not vhost_vdpa(member):
         return "has no vhost-vdpa node (driver vhost_vdpa)"
     return ""
+
+
+def lost_node(member: Member, host: HostNodes) -> str:
+    """The same, without what a pod's network namespace may hide: RDMA and vDPA devices.
+
+    A node that sysfs names and the host's ``/dev`` lacks counts: a runtime could not pass it on.
+    """
+    device = member.device
+    if device.is_vfio:
+        return _lost_vfio_node(device, host)
+    if device.driver in UIO_DRIVERS and not device.uio:
+        return f"is bound to {device.driver} but has no UIO node"
+    if not (device.uio or device.rdma or device.vdpa):
+        return ""
+    vdpa = vhost_vdpa(member)
+    named = [
+        *(f"/dev/{name}" for name in device.uio if device.driver in UIO_DRIVERS),
+        *(path for rdma in device.rdma if member.selectors.is_rdma for path in rdma.nodes),
+        *((vdpa,) if vdpa else ()),
+    ]
+    return _missing_on_host(named, host)
+
+
+def _lost_vfio_node(device: Device, host: HostNodes) -> str:
+    if device.iommu_group is None and device.vfio_device is None:
+        return f"is bound to {device.driver} but has no IOMMU group"
+    if _has_group_node(device, host) or _has_device_node(device, host):
+        return ""
+    return _missing_on_host(_vfio_paths(device), host)
+
+
+def _missing_on_host(paths: Iterable[str], host: HostNodes) -> str:
+    missing = next(filter(host.lacks, paths), None)
+    return f"the host has no device node {missing}" if missing else ""
+
+
+def missing_vhost_nodes(host: HostNodes) -> tuple[str, ...]:
+    """Those of the two nodes of ``needVhostNet`` that the host lacks: one is no use alone."""
+    return tuple(filter(host.lacks, (VHOST_NET, VHOST_TUN)))
+
+
+def vfio_nodes(device: Device, host: HostNodes) -> Iterator[DeviceNode]:
+    """The nodes of a device that is bound to vfio; none where the host lacks them.
+
+    Its IOMMU group's node, with the control node; its own node (Linux 6.6, CONFIG_VFIO_DEVICE_CDEV)
+    with iommufd's, if the host is known to have them.
+    """
+    if not device.is_vfio:
+        return
+    if _has_group_node(device, host):
+        yield same(VFIO_CONTROL)
+        yield DeviceNode(vfio_container_path(device), vfio_host_path(device))
+    if _has_device_node(device, host):
+        yield same(IOMMUFD)
+        yield same(vfio_device_path(device))
+
+
+def _has_group_node(device: Device, host: HostNodes) -> bool:
+    return (
+        device.iommu_group is not None
+        and (host.has_vfio_groups or device.vfio_device is None)
+        and not host.lacks(vfio_host_path(device))
+        and not host.lacks(VFIO_CONTROL)
+    )
+
+
+def _has_device_node(device: Device, host: HostNodes) -> bool:
+    return (
+        device.vfio_device is not None
+        and (host.is_seen or not host.has_vfio_groups)
+        and host.has(vfio_device_path(device))
+        and host.has(IOMMUFD)
+    )
+
+
+def _vfio_paths(device: Device) -> Iterator[str]:
+    """What is looked for on the host, the likeliest first."""
+    if device.iommu_group is not None:
+        yield vfio_host_path(device)
+        yield VFIO_CONTROL
+    if device.vfio_device is not None:
+        yield vfio_device_path(device)
+        yield IOMMUFD
+
+
+def _vfio_info(device: Device, host: HostNodes) -> dict[str, str]:
+    info: dict[str, str] = {}
+    if _has_group_node(device, host):
+        info |= {"mount": VFIO_CONTROL, "dev-mount": vfio_container_path(device)}
+    if _has_device_node(device, host):
+        info |= {"cdev-mount": vfio_device_path(device), "iommufd-mount": IOMMUFD}
+    return info
+
+
+def vfio_device_path(device: Device) -> str:
+    """Path of the device's own VFIO node (kernel: Documentation/driver-api/vfio.rst)."""
+    return f"/dev/vfio/devices/{device.vfio_device}"
+
+
+def node_names(member: Member) -> Iterator[str]:
+    """Every node that could be handed out for a member, as paths below ``/dev``."""
+    device, selectors = member.device, member.selectors
+    paths: list[str] = list(_vfio_paths(device)) if device.is_vfio else []
+    paths += [f"/dev/{name}" for name in device.uio]
+    paths += [path for rdma in device.rdma for path in rdma.nodes]
+    paths += [v.char_device for v in device.vdpa if v.char_device is not None]
+    if selectors.need_vhost_net:
+        paths += [VHOST_NET, VHOST_TUN]
+    yield from (path.removeprefix("/dev/") for path in paths)
 
 
 def vfio_container_path(device: Device) -> str:

@@ -16,6 +16,7 @@ from agent.model.snapshot import Snapshot
 from agent.pools.candidates import Candidates
 from agent.pools.guard import functions_in_use
 from agent.pools.held import Held
+from agent.pools.member_notes import member_notes
 from agent.pools.notes import pool_notes
 from agent.pools.order import device_order
 from agent.pools.records import FunnelStep, Member, Overlap, Pool, Pools
@@ -97,7 +98,7 @@ class _Assignment:
             config,
             tuple(ordered),
             tuple(funnel),
-            notes=notes.texts,
+            notes=(*notes.texts, *member_notes(config, ordered, self.snapshot)),
             minor_notes=notes.minor,
             alternatives=notes.alternatives,
         )

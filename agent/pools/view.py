@@ -49,6 +49,7 @@ def device_view(device: Device, why: Reason) -> Json:
         "linkType": device.netdev.link_type if device.netdev else None,
         "iommuGroup": device.iommu_group,
         "noIommu": device.noiommu or None,
+        "vfioDevice": device.vfio_device,
         "uio": list(device.uio),
         "acpiIndex": device.acpi_index,
         "rdma": [{"name": r.name, "nodes": list(r.nodes)} for r in device.rdma],

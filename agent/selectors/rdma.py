@@ -9,7 +9,7 @@ from agent.selectors.selector import AUX, NET, Selector, Shape
 
 _MODULES = {"15b3": "mlx5_ib", "8086": "irdma", "14e4": "bnxt_re", "1077": "qedr"}
 """PCI vendor -> the kernel module that makes its RDMA devices."""
-_USERSPACE = frozenset({"vfio-pci", "uio", "igb_uio", "uio_pci_generic"})
+_USERSPACE = frozenset({"uio", "igb_uio", "uio_pci_generic"})
 
 
 def matches_rdma(device: Device, wanted: bool, _snapshot: Snapshot) -> bool:  # noqa: FBT001
@@ -26,7 +26,7 @@ def _actual(device: Device, _snapshot: Snapshot) -> str:
 def _hints(_wanted: bool, census: Census) -> tuple[Hint, ...]:  # noqa: FBT001
     if not census.allocatable or any(d.is_rdma for d in census.allocatable):
         return ()
-    kernel = {d.vendor for d in census.allocatable if d.driver not in _USERSPACE}
+    kernel = {d.vendor for d in census.allocatable if d.driver not in _USERSPACE and not d.is_vfio}
     modules = [f"{module} for vendor {v}" for v, module in _MODULES.items() if v in kernel]
     hint = f"isRdma: no {census.kind} on this host has an RDMA device"
     if modules:

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from agent.model.address import parse_bdf
 from agent.model.device import Device, Netdev
 from agent.model.pci_class import class_text, is_needed
+from agent.pools.groups import mates_text
 from agent.pools.reasons import ObjectVerdict, PoolVerdict, pool_verdict, reason
 from agent.pools.records import Pool
 from agent.rpc.agent import v1
@@ -126,7 +127,8 @@ def _facts(device: Device, state: AgentState) -> Iterator[tuple[str, str]]:
     yield "also named", ", ".join(device.altnames)
     ports = device.infiniband_ports
     yield "RDMA port", ", ".join(f"{p.rdma}/{p.number} {p.state or 'unknown'}" for p in ports)
-    yield "IOMMU group", "" if device.iommu_group is None else str(device.iommu_group)
+    yield "IOMMU group", _iommu_group(device, state)
+    yield "VFIO device", device.vfio_device or ""
     yield "uio", ", ".join(device.uio)
     yield "RDMA", ", ".join(r.name for r in device.rdma)
     yield "P_Key", "" if device.pkey is None else f"0x{device.pkey:04x}"
@@ -134,6 +136,13 @@ def _facts(device: Device, state: AgentState) -> Iterator[tuple[str, str]]:
     yield "DDP profile", device.ddp_profile or ""
     yield "representor", device.representor or ""
     yield "ACPI index", device.acpi_index or ""
+
+
+def _iommu_group(device: Device, state: AgentState) -> str:
+    if device.iommu_group is None:
+        return ""
+    shared = mates_text(device, state.pools.snapshot)
+    return f"{device.iommu_group}, shared with {shared}" if shared else str(device.iommu_group)
 
 
 def _role(device: Device) -> str:

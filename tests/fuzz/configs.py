@@ -87,6 +87,7 @@ def right_pools(draw: st.DrawFn, number: int) -> dict[str, Json]:
         ),
         "advertiseEmpty": st.booleans(),
         "allowInUse": st.booleans(),
+        "shareIommuGroup": st.booleans(),
         "allocationPolicy": st.sampled_from(("packed", "spread", "numa", "")),
     }
     chosen = draw(st.lists(st.sampled_from(sorted(optional)), max_size=4, unique=True))

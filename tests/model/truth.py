@@ -147,12 +147,12 @@ def _envs(envs: dict[str, str]) -> list[str]:
 def check_cdi(node: Node) -> None:
     """The specs name the devices of their pools, and what pods may still need."""
     pools = assigned(node)
-    rdma_cm = pools.snapshot.rdma_cm
+    host = pools.snapshot.nodes
     wanted = {
         (cdi_kind(p.config), m.device.id)
         for p in pools.pools
         for m in p.members
-        if m.present and has_cdi_entry(m, rdma_cm=rdma_cm)
+        if m.present and has_cdi_entry(m, host)
     }
     found = _cdi_entries(node)
     assert len(found) == len(set(found))

@@ -14,7 +14,7 @@ import attrs
 import pytest
 
 from agent import blocking
-from agent.allocator import Allocator
+from agent.allocator import Allocator, Checks
 from agent.blocking import THREADS
 from agent.bus import Bus
 from agent.config.schema import AllocationPolicy
@@ -22,7 +22,8 @@ from agent.errors import DeviceNotUsableError, UnknownDeviceError
 from agent.export.specs import CdiMode, CdiSpecs
 from agent.model.answers import Allocation, DeviceNode
 from agent.model.device import Device, Kind, Netdev, RdmaDevice
-from agent.model.events import DevicesAllocated
+from agent.model.events import DevicesAllocated, HostHint
+from agent.model.nodes import HostNodes
 from agent.pools.held import Held, Holder
 from agent.pools.records import Pools
 from agent.roots import Roots
@@ -33,6 +34,7 @@ from tests.support.pools import assigned, held, pool
 PF0 = pf("0000:3b:00.0", "pf0", num_vfs=4)
 PF1 = pf("0000:3b:00.1", "pf1", num_vfs=4)
 SPARE = pf("0000:3b:00.2", "pf2")
+IB = pf("0000:3b:00.0", num_vfs=4, netdevs=(Netdev("ib0", link_type="infiniband"),))
 VF = "intel.com/vf"
 A, B = "0000:3b:02.0", "0000:3b:02.1"
 
@@ -389,3 +391,123 @@ async def test_a_pf_that_got_vfs_since_the_last_scan_is_given_to_nobody(roots: R
     with pytest.raises(DeviceNotUsableError, match="has VFs now"):
         await made.allocate(VF, (spare.id,))
     assert info_files(roots) == {}
+
+
+@pytest.mark.parametrize(
+    ("now", "selectors", "error"),
+    [
+        ({"pkey": 0xFFFF}, {"pKeys": ["0x8001"]}, "pKeys: P_Key 0xffff, wanted 0x8001"),
+        ({"device": "1889"}, {"devices": ["154c"]}, "devices: .*1889.*, wanted 154c"),
+        ({"vendor": "15b3"}, {"vendors": ["8086"]}, "vendors: .*15b3.*, wanted 8086"),
+        ({"acpi_index": "2"}, {"acpiIndexes": ["1"]}, "acpiIndexes: .*2.*, wanted 1"),
+    ],
+)
+async def test_a_device_of_which_a_selected_fact_changed_is_refused_and_scanned_again(
+    roots: Roots, now: dict[str, Any], selectors: dict[str, object], error: str
+) -> None:
+    facts: dict[str, Any] = {"pkey": 0x8001, "acpi_index": "1"}
+    known = vf(A, IB, 0, rdma=(RdmaDevice("mlx5_1"),), **facts)
+    pools = assigned(host(IB, known), pool("vf", selectors))
+    bus = Bus()
+    hints: list[HostHint] = []
+    bus.on(HostHint, hints.append)
+    asked = allocator(roots, pools, reread=lambda _: (attrs.evolve(known, **now),), bus=bus)
+    with pytest.raises(DeviceNotUsableError, match=error):
+        await asked.allocate(VF, (A,))
+    assert [hint.touched for hint in hints] == [frozenset({A})]
+
+
+async def test_a_selected_fact_that_is_hidden_for_now_is_no_reason_to_refuse(roots: Roots) -> None:
+    known = vf(A, IB, 0, pkey=0x8001, rdma=(RdmaDevice("mlx5_1"),))
+    pools = assigned(host(IB, known), pool("vf", {"pKeys": ["0x8001"]}))
+    hidden = attrs.evolve(known, pkey=None, rdma=())
+    answer = await allocator(roots, pools, reread=lambda _: (hidden,)).allocate(VF, (A,))
+    assert answer.envs
+
+
+def slow(
+    roots: Roots, pools: Pools, confirm: Callable[[tuple[Device, ...]], dict[str, str]]
+) -> Allocator:
+    """An allocator whose facts cannot be read again."""
+
+    def fails(_: tuple[Device, ...]) -> tuple[Device, ...]:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    checks = Checks(held=lambda: pools.held, confirm=confirm)
+    return Allocator(roots, Bus(), lambda: pools, fails, checks=checks)
+
+
+async def test_nodes_that_became_those_of_another_function_are_not_handed_out(
+    roots: Roots,
+) -> None:
+    asked = slow(roots, PLAIN, lambda _: {B: "its IOMMU group is 77, was 22"})
+    with pytest.raises(DeviceNotUsableError, match=f"{B}: changed .* group is 77, was 22"):
+        await asked.allocate(VF, (A, B))
+    assert (await slow(roots, PLAIN, lambda _: {}).allocate(VF, (A, B))).nodes
+
+
+async def test_nodes_that_cannot_be_confirmed_are_not_handed_out(roots: Roots) -> None:
+    def fails(_: tuple[Device, ...]) -> dict[str, str]:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with pytest.raises(DeviceNotUsableError, match="sysfs does not answer"):
+        await slow(roots, PLAIN, fails).allocate(VF, (A,))
+    plain = assigned(host(PF0, vf(A, PF0, 0)), pool("vf"))
+    assert (await slow(roots, plain, fails).allocate(VF, (A,))).envs
+
+
+SHARED = host(PF0, vfio(A, 0, 21), vfio(B, 1, 21))
+
+
+async def test_two_functions_of_one_iommu_group_go_to_one_container(roots: Roots) -> None:
+    answer = await allocator(roots, assigned(SHARED, pool("vf"))).allocate(VF, (A, B))
+    assert [n.host_path for n in answer.nodes] == ["/dev/vfio/vfio", "/dev/vfio/21"]
+
+
+@pytest.mark.parametrize("shares", [False, True])
+async def test_a_mate_of_a_device_that_was_just_given_is_refused_unless_its_pool_shares(
+    roots: Roots,
+    shares: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    pools = assigned(SHARED, pool("vf", shareIommuGroup=shares))
+    newest = Held({A: Holder(VF)})
+    asked = Allocator(
+        roots, Bus(), lambda: pools, lambda devices: devices, checks=Checks(held=lambda: newest)
+    )
+    if shares:
+        assert (await asked.allocate(VF, (B,))).nodes
+    else:
+        with pytest.raises(DeviceNotUsableError, match=f"shares IOMMU group 21 with {A}"):
+            await asked.allocate(VF, (B,))
+
+
+async def test_of_two_answers_at_once_one_has_the_iommu_group(roots: Roots) -> None:
+    pools, bus = assigned(SHARED, pool("vf")), Bus()
+    given = noted(bus)
+
+    def newest() -> Held:
+        return Held({i: Holder(VF) for event in given for i in event.device_ids})
+
+    asked = Allocator(
+        roots, bus, lambda: pools, lambda devices: devices, checks=Checks(held=newest)
+    )
+    answers = await asyncio.gather(
+        asked.allocate(VF, (A,)), asked.allocate(VF, (B,)), return_exceptions=True
+    )
+    assert [type(a) for a in answers].count(Allocation) == 1
+    assert [type(a) for a in answers].count(DeviceNotUsableError) == 1
+
+
+async def test_a_node_that_vanished_since_the_last_scan_is_not_handed_out(roots: Roots) -> None:
+    seen = HostNodes(is_seen=True, names=frozenset({"vfio/vfio", "vfio/21"}))
+    node = attrs.evolve(host(PF0, vfio(A, 0, 21)), nodes=seen)
+    pools = assigned(node, pool("vf"))
+
+    def look(known: HostNodes, names: frozenset[str]) -> HostNodes:
+        assert names == {"vfio/vfio", "vfio/21"}
+        return attrs.evolve(known, names=known.names - {"vfio/21"})
+
+    checks = Checks(held=lambda: pools.held, look=look)
+    asked = Allocator(roots, Bus(), lambda: pools, lambda devices: devices, checks=checks)
+    with pytest.raises(DeviceNotUsableError, match="the host has no device node /dev/vfio/21"):
+        await asked.allocate(VF, (A,))

@@ -48,8 +48,7 @@ def outcome(machine: Path, root: Path) -> dict[str, Any]:
         "allocations": {p.resource: allocated(p, pools) for p in pools.pools},
         "deviceInfo": {name: text for p in pools.pools for name, text in device_infos(p)},
         "cdi": {
-            p.resource: cdi_document(p, frozenset(), {}, rdma_cm=pools.snapshot.rdma_cm)
-            for p in pools.pools
+            p.resource: cdi_document(p, frozenset(), {}, pools.snapshot.nodes) for p in pools.pools
         },
     }
 
@@ -69,7 +68,7 @@ def allocated(pool: Pool, pools: Pools) -> dict[str, Any]:
     """What a container gets that asks for all devices of a pool."""
     members = members_for(pool, tuple(pool.by_id)[::-1])
     try:
-        answer = allocation(pool.config, members, rdma_cm=pools.snapshot.rdma_cm)
+        answer = allocation(pool.config, members, pools.snapshot.nodes)
     except DeviceNotUsableError as error:
         return {"refused": str(error)}
     envs = {k: json.loads(v) if k.endswith("_INFO") else v for k, v in answer.envs}

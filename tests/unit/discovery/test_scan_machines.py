@@ -45,6 +45,8 @@ def _value(name: str, value: object) -> str:
     if attrs.has(type(value)):
         record = cast("attrs.AttrsInstance", value)
         return f"{{{_line(record)}}}"
+    if isinstance(value, frozenset):
+        value = tuple(sorted(value))
     if isinstance(value, tuple):
         return f"[{' '.join(_value('', item) for item in value)}]"
     return f"{value:#08x}" if name == "pci_class" else str(value)

@@ -34,7 +34,7 @@ def test_an_rdma_device_is_read_with_its_nodes_and_pkey(host: HostBuilder) -> No
     assert snapshot.by_id[VF0].rdma == (on_vf,)
     assert (snapshot.by_id[PF].pkey, snapshot.by_id[VF0].pkey) == (0xFFFF, 0x8001)
     assert snapshot.by_id[VF1].is_rdma is False
-    assert (snapshot.rdma_cm, snapshot.missing_rdma_modules) == (True, ())
+    assert (snapshot.nodes.rdma_cm, snapshot.missing_rdma_modules) == (True, ())
 
 
 def test_a_function_may_have_several_rdma_devices(host: HostBuilder) -> None:
@@ -57,7 +57,7 @@ def test_nodes_that_are_not_all_there_leave_the_device_and_name_the_modules(
     snapshot = scan(host.roots)
     assert snapshot.by_id[VF0].rdma == (RdmaDevice("mlx5_2", uverbs=("/dev/infiniband/uverbs0",)),)
     assert snapshot.missing_rdma_modules == ("ib_umad", "rdma_ucm")
-    assert snapshot.rdma_cm is False
+    assert snapshot.nodes.rdma_cm is False
 
 
 def test_a_loaded_module_without_a_node_for_iwarp_devices_is_not_missing(host: HostBuilder) -> None:

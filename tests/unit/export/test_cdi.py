@@ -10,6 +10,7 @@ import pytest
 from agent.export.cdi import cdi_document, has_cdi_entry, qualified_name, write_cdi_spec
 from agent.export.cdi_leftovers import remove_stale_specs
 from agent.model.device import Device, RdmaDevice, VdpaDevice
+from agent.model.nodes import HostNodes
 from agent.pools.records import Member, Pool, Pools
 from tests.support.cdi import conflicts, faults, resolve
 from tests.support.devices import host, pf, sf, vf
@@ -27,7 +28,7 @@ def vfio(index: int, group: int, **facts: object) -> Device:
 def document(
     chosen: Pool, held: frozenset[str] | None = NONE, before: dict[str, Any] | None = None
 ) -> dict[str, Any] | None:
-    return cdi_document(chosen, held, before or {}, rdma_cm=True)
+    return cdi_document(chosen, held, before or {}, HostNodes(rdma_cm=True))
 
 
 def entry(name: str, *paths: str) -> dict[str, Any]:
@@ -110,7 +111,7 @@ def test_a_device_without_nodes_has_no_entry_and_a_pool_of_them_no_spec() -> Non
 
 def test_a_device_that_lacks_a_promised_node_has_no_entry() -> None:
     bare = attrs.evolve(vfio(0, 1), iommu_group=None)
-    assert not has_cdi_entry(Member(bare, pool_config().selectors[0]), rdma_cm=True)
+    assert not has_cdi_entry(Member(bare, pool_config().selectors[0]), HostNodes(rdma_cm=True))
 
 
 def test_the_entry_of_a_held_device_stays_as_it_was_when_the_pod_got_it() -> None:
@@ -154,32 +155,32 @@ def test_while_nobody_knows_who_holds_what_no_entry_is_lost() -> None:
 
 async def test_a_spec_is_written_once_and_again_only_when_it_changes(tmp_path: Path) -> None:
     chosen = one_pool(host(PF0, vfio(0, 21)))
-    assert await write_cdi_spec(tmp_path, chosen, NONE, rdma_cm=True)
-    assert not await write_cdi_spec(tmp_path, chosen, NONE, rdma_cm=True)
+    assert await write_cdi_spec(tmp_path, chosen, NONE, HostNodes(rdma_cm=True))
+    assert not await write_cdi_spec(tmp_path, chosen, NONE, HostNodes(rdma_cm=True))
     assert written(tmp_path) == {"sriov-dp-intel.com-net-pci-vf.json": document(chosen)}
     path = tmp_path / "sriov-dp-intel.com-net-pci-vf.json"
     assert path.stat().st_mode & 0o777 == 0o644
     moved = one_pool(host(PF0, vfio(0, 22)))
-    assert await write_cdi_spec(tmp_path, moved, NONE, rdma_cm=True)
+    assert await write_cdi_spec(tmp_path, moved, NONE, HostNodes(rdma_cm=True))
     assert written(tmp_path)[path.name] == document(moved)
 
 
 async def test_the_spec_of_a_pool_that_needs_none_is_removed(tmp_path: Path) -> None:
-    await write_cdi_spec(tmp_path, one_pool(host(PF0, vfio(0, 21))), NONE, rdma_cm=True)
+    await write_cdi_spec(tmp_path, one_pool(host(PF0, vfio(0, 21))), NONE, HostNodes(rdma_cm=True))
     plain = one_pool(host(PF0, vf("0000:3b:02.0", PF0, 0)))
-    assert await write_cdi_spec(tmp_path, plain, NONE, rdma_cm=True)
+    assert await write_cdi_spec(tmp_path, plain, NONE, HostNodes(rdma_cm=True))
     assert names(tmp_path) == []
-    assert not await write_cdi_spec(tmp_path, plain, NONE, rdma_cm=True)
+    assert not await write_cdi_spec(tmp_path, plain, NONE, HostNodes(rdma_cm=True))
 
 
 async def test_an_entry_survives_a_restart_of_the_agent_through_the_file(tmp_path: Path) -> None:
     shown = vf("0000:3b:02.0", PF0, 0, rdma=(UVERBS,))
     hidden = attrs.evolve(shown, rdma=(), rdma_enabled=True)
     first = one_pool(host(PF0, shown), {"isRdma": True})
-    await write_cdi_spec(tmp_path, first, NONE, rdma_cm=True)
+    await write_cdi_spec(tmp_path, first, NONE, HostNodes(rdma_cm=True))
     again = one_pool(host(PF0, hidden), {"isRdma": True})
-    assert not await write_cdi_spec(tmp_path, again, frozenset({shown.id}), rdma_cm=True)
-    assert await write_cdi_spec(tmp_path, again, NONE, rdma_cm=True)
+    assert not await write_cdi_spec(tmp_path, again, frozenset({shown.id}), HostNodes(rdma_cm=True))
+    assert await write_cdi_spec(tmp_path, again, NONE, HostNodes(rdma_cm=True))
     assert written(tmp_path) == {}
 
 
@@ -209,7 +210,7 @@ async def test_whatever_lies_in_the_place_of_a_spec_is_replaced(
     path.write_bytes(content)
     chosen = one_pool(host(PF0, vfio(0, 21)))
     holders = frozenset({"0000:3b:02.0"}) if known else None
-    await write_cdi_spec(tmp_path, chosen, holders, rdma_cm=True)
+    await write_cdi_spec(tmp_path, chosen, holders, HostNodes(rdma_cm=True))
     assert written(tmp_path) == {path.name: document(chosen)}
 
 
@@ -221,7 +222,7 @@ async def test_three_pools_of_one_prefix_resolve_all_nodes_of_one_container(tmp_
     ranges = {"a": "pf0#0-1", "b": "pf0#2-3", "c": "pf0#4-5"}
     pools = assigned(host(PF0, *devices), *(pool(n, {"pfNames": [r]}) for n, r in ranges.items()))
     for made in pools.pools:
-        await write_cdi_spec(tmp_path, made, NONE, rdma_cm=True)
+        await write_cdi_spec(tmp_path, made, NONE, HostNodes(rdma_cm=True))
     specs = list(written(tmp_path).values())
     assert len(specs) == 3
     assert conflicts(specs) == set()
@@ -239,7 +240,7 @@ async def test_three_pools_of_one_prefix_resolve_all_nodes_of_one_container(tmp_
 
 async def write_all(folder: Path, pools: Pools) -> None:
     for made in pools.pools:
-        await write_cdi_spec(folder, made, NONE, rdma_cm=True)
+        await write_cdi_spec(folder, made, NONE, HostNodes(rdma_cm=True))
 
 
 async def test_the_spec_of_a_retired_resource_is_removed(tmp_path: Path) -> None:

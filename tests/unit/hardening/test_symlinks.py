@@ -15,6 +15,7 @@ from agent.export.cdi import cdi_file_name, write_cdi_spec
 from agent.export.device_info import device_info_name, write_device_info
 from agent.journal import Journal
 from agent.kubelet.resource_locks import ResourceLocks
+from agent.model.nodes import HostNodes
 from agent.plugin.sockets import bind_socket
 from agent.roots import LOCK_FOLDER, Roots
 from agent.standing.state import AgentState
@@ -50,7 +51,7 @@ async def test_device_info_and_cdi_files_take_the_place_of_links(
         path.parent.mkdir(parents=True)
         path.symlink_to(victim)
     await write_device_info(roots.device_info, only.config, only.members)
-    await write_cdi_spec(roots.cdi, only, frozenset(), rdma_cm=False)
+    await write_cdi_spec(roots.cdi, only, frozenset(), HostNodes(rdma_cm=False))
     for path in (info, spec):
         assert not path.is_symlink()
         assert json.loads(path.read_text())

@@ -3,6 +3,7 @@ from __future__ import annotations
 import attrs
 
 from agent.model.device import Netdev, RdmaDevice
+from agent.model.nodes import HostNodes
 from tests.support.devices import host, pf, sf, vf
 
 PF0 = pf("0000:3b:00.0", "pf0", num_vfs=2)
@@ -14,7 +15,7 @@ NODE = host(GUEST, PF0, *VFS, SUB)
 
 def test_two_scans_of_one_host_are_equal_but_for_their_number() -> None:
     assert attrs.evolve(NODE, generation=1) == attrs.evolve(NODE, generation=2)
-    assert attrs.evolve(NODE, rdma_cm=True) != NODE
+    assert attrs.evolve(NODE, nodes=HostNodes(rdma_cm=True)) != NODE
 
 
 def test_the_pf_of_a_function_is_found_where_it_is_on_this_host() -> None:

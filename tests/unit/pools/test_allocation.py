@@ -9,6 +9,7 @@ from agent.config.names import env_names
 from agent.errors import DeviceNotUsableError, UnknownDeviceError
 from agent.model.answers import Allocation, DeviceNode
 from agent.model.device import Device, RdmaDevice, VdpaDevice
+from agent.model.nodes import HostNodes
 from agent.pools.allocation import allocation, members_for
 from agent.pools.records import Pool
 from tests.support.devices import host, pf, sf, vf
@@ -42,7 +43,7 @@ def pool_of(*devices: Device, **selectors: object) -> Pool:
 
 def answer(chosen: Pool, *ids: str, rdma_cm: bool = True) -> Allocation:
     wanted = ids or tuple(m.device.id for m in chosen.members)
-    return allocation(chosen.config, members_for(chosen, wanted), rdma_cm=rdma_cm)
+    return allocation(chosen.config, members_for(chosen, wanted), HostNodes(rdma_cm=rdma_cm))
 
 
 def info(made: Allocation, device_id: str = "0000:3b:02.0") -> dict[str, dict[str, str]]:
@@ -83,7 +84,7 @@ def test_env_names_turn_dots_and_case_keep_hyphens_and_add_an_alias_without(
 def test_the_alias_has_the_same_values_as_the_name_with_the_hyphen() -> None:
     chosen = one_pool(host(PF0, function()))
     config = pool_config("a-b", resourcePrefix="intel.com")
-    envs = dict(allocation(config, chosen.members, rdma_cm=False).envs)
+    envs = dict(allocation(config, chosen.members, HostNodes(rdma_cm=False)).envs)
     assert list(envs) == [
         "PCIDEVICE_INTEL_COM_A-B",
         "PCIDEVICE_INTEL_COM_A-B_INFO",
@@ -324,5 +325,5 @@ def test_a_node_that_was_promised_and_is_missing_refuses_the_whole_request(
 
 def test_a_request_for_nothing_gets_nothing() -> None:
     chosen = pool_of(function())
-    made = allocation(chosen.config, members_for(chosen, ()), rdma_cm=True)
+    made = allocation(chosen.config, members_for(chosen, ()), HostNodes(rdma_cm=True))
     assert made == Allocation(envs=((ENV, ""), (f"{ENV}_INFO", "{}")))

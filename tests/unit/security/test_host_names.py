@@ -18,6 +18,7 @@ from agent.export.device_info import write_device_info
 from agent.host.hardware import CONNECTX6
 from agent.host.layout import HostBuilder
 from agent.model.answers import Advertised
+from agent.model.nodes import HostNodes
 from agent.plugin.encoding import encode_list
 from agent.pools.allocation import allocation, missing_node
 from agent.pools.records import Member, Pool, Pools
@@ -93,9 +94,9 @@ def check_member(chosen: Pool, member: Member) -> None:
     assert ID.fullmatch(device_id), device_id
     told = ListAndWatchResponse.parse(encode_list((Advertised(device_id, healthy=True),)))
     assert [d.id for d in told.devices] == [device_id]
-    if missing_node(member):
+    if missing_node(member, HostNodes()):
         return
-    answer = allocation(chosen.config, (member,), rdma_cm=True)
+    answer = allocation(chosen.config, (member,), HostNodes(rdma_cm=True))
     for node in answer.nodes:
         assert NODE.fullmatch(node.host_path), node
         assert NODE.fullmatch(node.container_path), node
@@ -108,7 +109,7 @@ def check_member(chosen: Pool, member: Member) -> None:
 async def test_runtimes_and_cni_plugins_find_legal_files(name: str) -> None:
     with host_with(name, "..") as host:
         for chosen in pools_of(host).pools:
-            spec = cdi_document(chosen, frozenset(), {}, rdma_cm=True)
+            spec = cdi_document(chosen, frozenset(), {}, HostNodes(rdma_cm=True))
             assert spec is None or faults(spec) == []
             folder = host.roots.device_info
             await write_device_info(folder, chosen.config, chosen.members)

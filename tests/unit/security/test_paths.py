@@ -21,6 +21,7 @@ from agent.export.cdi import annotation_key, cdi_file_name, write_cdi_spec
 from agent.export.cdi_leftovers import remove_stale_specs
 from agent.export.device_info import device_info_name, write_device_info
 from agent.export.names import safe_file_name
+from agent.model.nodes import HostNodes
 from agent.plugin.sockets import bind_socket, find_foreign, remove_dead, socket_path, socket_token
 from agent.pools.records import Member, Pool
 from tests.support.devices import pf, vf
@@ -103,7 +104,7 @@ async def test_a_spec_of_any_id_and_resource_is_one_file_that_we_can_find_again(
     config = attrs.evolve(PLAIN, name=name)
     chosen = Pool(config, tuple(member(i) for i in device_ids))
     with guarded() as folder:
-        wrote = await write_cdi_spec(folder, chosen, frozenset(), rdma_cm=False)
+        wrote = await write_cdi_spec(folder, chosen, frozenset(), HostNodes(rdma_cm=False))
         names = [p.name for p in folder.iterdir()]
         assert names == ([cdi_file_name(config)] if wrote else [])
         assert list(await remove_stale_specs(folder, [], frozenset())) == names

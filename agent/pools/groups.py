@@ -1,0 +1,106 @@
+"""IOMMU groups that several functions share: what vfio allows, and who has a mate. Pure.
+
+VFIO hands out whole groups. One process can open a group at a time, and only while each endpoint in
+it is bound to vfio, to pci-stub or to no driver (kernel: Documentation/driver-api/vfio.rst,
+vfio_dev_viable() in drivers/vfio). Functions share a group where the PCI topology between them has
+no ACS. Groups that vfio made up, without an IOMMU, hold one function each and are passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+
+from agent.model.device import Device, OtherFunction, Role
+from agent.model.snapshot import Snapshot
+from agent.pools.held import Held
+from agent.pools.records import Member, Pools
+
+_PCI_BRIDGES = frozenset({0x0604, 0x0607})
+"""PCI-PCI and CardBus bridges: they have another header type than endpoints."""
+_HARMLESS_DRIVERS = frozenset({"pci-stub"})
+_SHOWN = 4
+
+
+def mates(device: Device, snapshot: Snapshot) -> Iterator[Device | OtherFunction]:
+    """The other functions in the IOMMU group of a device that is bound to vfio."""
+    if device.is_vfio and not device.noiommu and device.iommu_group is not None:
+        yield from (
+            function
+            for function in snapshot.shared_groups.get(device.iommu_group, ())
+            if _address(function) != device.pci_address
+        )
+
+
+def group_fault(device: Device, snapshot: Snapshot) -> str:
+    """Why vfio does not open the device's IOMMU group; empty = nothing stands in the way."""
+    blockers = [m for m in mates(device, snapshot) if _blocks(m)]
+    if not blockers:
+        return ""
+    return (
+        f"IOMMU group {device.iommu_group} is not viable: {_named(map(_bound, blockers))}; vfio "
+        "opens a group only if every function in it is bound to vfio, pci-stub or no driver"
+    )
+
+
+def group_holder(device: Device, snapshot: Snapshot, held: Held) -> str:
+    """Which mate of a free device a pod holds; empty = none, or a pod holds the device itself."""
+    if device.id in held.holders:
+        return ""
+    for mate in mates(device, snapshot):
+        if isinstance(mate, Device) and (holder := held.holders.get(mate.id)):
+            return f"shares IOMMU group {device.iommu_group} with {mate.id}, held by {holder}"
+    return ""
+
+
+def with_held_mates(members: Iterable[Member], pools: Pools) -> frozenset[str]:
+    """Ids of the members whose IOMMU group a pod has by another function."""
+    if not pools.held.holders or not pools.snapshot.shared_groups:
+        return frozenset()
+    return frozenset(
+        m.device.id for m in members if group_holder(m.device, pools.snapshot, pools.held)
+    )
+
+
+def shared_groups(members: Collection[Member], snapshot: Snapshot) -> tuple[str, ...]:
+    """One sentence on the IOMMU groups that members share with other functions; empty = none."""
+    shared = snapshot.shared_groups
+    own = {m.device.iommu_group for m in members if m.device.is_vfio} if shared else set()
+    found = {group: functions for group, functions in shared.items() if group in own}
+    if not found:
+        return ()
+    groups = _named(f"{g} ({_named(map(_address, functions))})" for g, functions in found.items())
+    text = (
+        f"functions share IOMMU groups: {groups}; a pod that has one of them has the group, so the "
+        'others wait until it ends ("shareIommuGroup": true would hand them out)'
+    )
+    return (text,)
+
+
+def mates_text(device: Device, snapshot: Snapshot) -> str:
+    """The other functions of a device's group for people; empty = it has the group alone."""
+    return _named(map(_address, mates(device, snapshot)))
+
+
+def _blocks(function: Device | OtherFunction) -> bool:
+    """Whether vfio refuses a group with this function in it."""
+    if function.driver is None or function.driver in _HARMLESS_DRIVERS:
+        return False
+    if isinstance(function, Device):
+        return not function.is_vfio
+    return "vfio" not in function.driver and function.pci_class >> 8 not in _PCI_BRIDGES
+
+
+def _address(function: Device | OtherFunction) -> str:
+    return function.pci_address if isinstance(function, Device) else function.address
+
+
+def _bound(function: Device | OtherFunction) -> str:
+    what = "PF " if isinstance(function, Device) and function.role is Role.PF else ""
+    return f"{what}{_address(function)} is bound to {function.driver}"
+
+
+def _named(texts: Iterable[str]) -> str:
+    """The first few, then how many more there are."""
+    every = list(dict.fromkeys(texts))
+    more = len(every) - _SHOWN
+    return ", ".join(every[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,40 @@
+"""Looks now and then at facts that change without any event of the kernel.
+
+A subnet manager writes P_Keys, a tool loads a DDP profile, somebody removes a device node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from agent.bus import Bus
+from agent.model.events import HostHint
+from agent.pools.allocation import node_names
+from agent.pools.records import Pools
+
+EVERY_S = 60.0
+
+
+async def scan_silent_facts(bus: Bus, pools: Callable[[], Pools]) -> None:
+    """Publish a hint each minute as long as a pool depends on such facts; runs for ever."""
+    while True:
+        await asyncio.sleep(EVERY_S)
+        touched = silent_facts(pools())
+        if touched is not None:
+            bus.publish(HostHint("timer", touched))
+
+
+def silent_facts(pools: Pools) -> frozenset[str] | None:
+    """Ids of the devices to scan for such facts; None = no pool depends on any.
+
+    Every scan looks at the device nodes and at what devlink answers, even one of no device.
+    """
+    keys = {c.key for p in pools.config.pools for s in p.selectors for c in s.criteria}
+    has_nodes = any(any(True for _ in node_names(m)) for p in pools.pools for m in p.members)
+    if not has_nodes and not keys & {"pKeys", "ddpProfiles", "isRdma"}:
+        return None
+    devices = pools.snapshot.devices
+    with_pkey = {d.id for d in devices if "pKeys" in keys and d.pkey is not None}
+    with_profile = {d.id for d in devices if "ddpProfiles" in keys and d.total_vfs}
+    return frozenset(with_pkey | with_profile)
