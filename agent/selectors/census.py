@@ -74,6 +74,11 @@ class Census:
         return tuple(d for d in self.devices if not d.has_vfs)
 
     @cached_property
+    def unbound(self) -> int:
+        """How many of those no driver is bound to."""
+        return sum(1 for d in self.allocatable if d.driver is None)
+
+    @cached_property
     def _counts(self) -> dict[str, Counter[str]]:
         return {}
 

@@ -86,8 +86,7 @@ def _hints(wanted: frozenset[str], census: Census) -> tuple[Hint, ...]:
 
 
 def _unbound(census: Census) -> str:
-    unbound = sum(1 for d in census.allocatable if d.driver is None)
-    return f"; without a driver: {unbound}" if unbound else ""
+    return f"; without a driver: {census.unbound}" if census.unbound else ""
 
 
 def remedy(driver: str, counts: Mapping[str, int]) -> str:
