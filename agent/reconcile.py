@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Protocol, TypeVar
 
 import attrs
@@ -30,7 +31,7 @@ from agent.pools.held import Held, Holder
 from agent.pools.ledger import Ledger, Word
 from agent.pools.records import Pool, Pools
 from agent.state_events import HealthChanged, PoolsChanged
-from agent.told import tell_changes, tell_pool, tell_rest, tell_unproven
+from agent.told import tell_changes, tell_pool, tell_rest, tell_unproven, why_empty
 
 HOLDERS_AWAITED_S = 30.0
 """How long devices that an earlier pool may have given wait for kubelet's first word on holders."""
@@ -38,6 +39,8 @@ RETRY_FILES_S = 10.0
 """When a file that could not be written is tried again."""
 MANY_DEVICES = 2048
 """From so many on a pass works beside the loop, which it would hold up for milliseconds."""
+MANY_VALUES = 1024
+"""Values of all selectors from which on a configuration is judged beside the loop as well."""
 _TURNS_TO_SEND = 8
 """Turns of the loop in which streams wake and send their lists, and new pools ask to register."""
 
@@ -91,6 +94,7 @@ class Reconciler:
         """The newest tidying of the record: a folder that hangs must not hold up the lists."""
         self._recording.set_result(None)
         self.config = Config()
+        self._is_large = False
         self.snapshot = Snapshot()
         self.settled = True
         self.links = Links()
@@ -131,6 +135,7 @@ class Reconciler:
     def config_changed(self, config: Config) -> None:
         """Another configuration is in force."""
         self.config = config
+        self._is_large = config.values >= MANY_VALUES
         self._dirty.set()
 
     def given_before(self, given: Mapping[str, str]) -> None:
@@ -203,7 +208,7 @@ class Reconciler:
 
     @property
     def _has_many(self) -> bool:
-        return len(self.snapshot.devices) >= MANY_DEVICES
+        return len(self.snapshot.devices) >= MANY_DEVICES or self._is_large
 
     def _assign(self, inputs: tuple[Snapshot, Config, Held], *, settled: bool) -> Pools:
         """The pools in force: as assigned, but for devices that must wait for a quiet host."""
@@ -291,7 +296,10 @@ class Reconciler:
     async def _tell_pools(self, before: Pools, after: Pools) -> None:
         """What became of the pools, to the log."""
         for pool in after.pools:
-            tell_pool(pool, before, after)
+            advice = None
+            if not pool.members:
+                advice = await self._work(partial(why_empty, pool, before, after))
+            tell_pool(pool, before, advice)
             await self._give_way()
         tell_rest(before, after)
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from agent import logs
 from agent.health.outlook import Change, grouped
 from agent.model.device import Device
 from agent.pools.records import Pool, Pools
+
+if TYPE_CHECKING:
+    from agent.pools.advice import Advice
 
 DEVICES_SHOWN = 64
 """Ids written out in one line; of more, the number is told."""
@@ -36,11 +40,28 @@ def shown(device_ids: tuple[str, ...]) -> str:
     return f"{text},... {more} more" if more > 0 else text
 
 
-def tell_pool(pool: Pool, before: Pools, after: Pools) -> None:
-    """The funnel of a pool that is new or changed its size."""
+def why_empty(pool: Pool, before: Pools, after: Pools) -> Advice | None:
+    """What :func:`tell_pool` is to say of a pool that became empty; pure, and slow for long lists.
+
+    None where there is nothing to say.
+    """
+    if pool.members or not _has_changed(pool, before):
+        return None
+    from agent.pools.advice import advise  # noqa: PLC0415 - a node in order needs none of it
+
+    return advise(pool, after)
+
+
+def _has_changed(pool: Pool, before: Pools) -> bool:
     known = before.by_resource.get(pool.resource)
-    if known is None or (known.funnel, known.notes) != (pool.funnel, pool.notes):
-        _tell_pool(pool, after)
+    return known is None or (known.funnel, known.notes) != (pool.funnel, pool.notes)
+
+
+def tell_pool(pool: Pool, before: Pools, advice: Advice | None) -> None:
+    """The funnel of a pool that is new or changed its size; ``advice`` is from ``why_empty``."""
+    known = before.by_resource.get(pool.resource)
+    if _has_changed(pool, before):
+        _tell_pool(pool, advice)
     told = known.alternatives if known else ()
     for alternative in pool.alternatives:
         if alternative not in told:
@@ -78,27 +99,18 @@ def _tell_host(before: Pools, after: Pools) -> None:
         logs.emit("host.function_unreadable", function=function, attribute=attribute)
 
 
-def _tell_pool(pool: Pool, pools: Pools) -> None:
+def _tell_pool(pool: Pool, advice: Advice | None) -> None:
     logs.emit(
         "pool.assigned",
         resource=pool.resource,
         devices=len(pool.members),
         funnel=funnel_text(pool),
     )
-    notes = pool.notes if pool.members else _tell_why_empty(pool, pools)
-    for note in notes:
+    for why in advice.why_empty if advice else ():
+        logs.emit("pool.empty", resource=pool.resource, why=why)
+    for note in advice.notes if advice else pool.notes:
         if note not in pool.minor_notes:
             logs.emit("pool.note", resource=pool.resource, note=note)
-
-
-def _tell_why_empty(pool: Pool, pools: Pools) -> tuple[str, ...]:
-    """Cause and fix; the notes that say something more."""
-    from agent.pools.advice import advise  # noqa: PLC0415 - a node in order needs none of it
-
-    advice = advise(pool, pools)
-    for why in advice.why_empty:
-        logs.emit("pool.empty", resource=pool.resource, why=why)
-    return advice.notes
 
 
 def funnel_text(pool: Pool) -> str:

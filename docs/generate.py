@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from agent.cli.arguments import COMMANDS, build_parser
-from agent.config.reference import Row, pool_rows, selector_rows
+from agent.config.reference import Row, limit_rows, pool_rows, selector_rows
 from agent.http.counters import Counters
 from agent.http.exposition import families
 from agent.log_events import EVENTS
@@ -37,6 +37,14 @@ def configuration() -> str:
             "here in the order in which a pool's funnel applies them.",
             "",
             *_table(selector_rows()),
+            "",
+            "## Limits",
+            "",
+            "What passes one is refused with the limit, what was found, and its place.",
+            "",
+            "| what | at most |",
+            "|---|---|",
+            *(f"| {what} | {most:,} |" for what, most in limit_rows()),
             "",
         ]
     )

@@ -7,6 +7,7 @@ from difflib import get_close_matches
 
 from agent.config.findings import At, Findings, found, quoted
 from agent.config.json_positions import Member, Object
+from agent.config.limits import MAX_ENTRIES, too_many
 
 _MOST_UNKNOWN = 10
 """How many unknown keys of one object are told one by one."""
@@ -122,9 +123,19 @@ def read_number(at: At, findings: Findings, low: float, high: float) -> float | 
     return None
 
 
-def read_list(at: At, findings: Findings, wanted: str = "a list of strings") -> tuple[At, ...]:
-    """The elements of a list, else an error and nothing."""
+def read_list(
+    at: At,
+    findings: Findings,
+    wanted: str = "a list of strings",
+    *,
+    noun: str = "values",
+    limit: int = MAX_ENTRIES,
+) -> tuple[At, ...]:
+    """The elements of a list of at most ``limit``, else an error and nothing."""
     value = at.value
+    if isinstance(value, tuple) and len(value) > limit:
+        findings.error(at, too_many(len(value), noun, limit))
+        return ()
     if isinstance(value, tuple):
         return at.items()
     fix = f": write [{quoted(value)}]" if isinstance(value, str) else ""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 
 import attrs
@@ -32,6 +33,8 @@ from agent.tasks import Retry, keep_running, together
 
 QUIET_S = 0.03
 """A plain rewrite empties the file first: wait until nothing more happens to it."""
+LARGE_BYTES = 32 * 1024
+"""Reading a file of this size takes some 20 ms: a larger one is read beside the loop."""
 RETRY_S = 5.0
 """When a file that could not be read is tried again: no event tells that it can be."""
 
@@ -100,7 +103,7 @@ class ConfigKeeper:
             return
         if source.state is not SourceState.READ:
             raise ConfigError(source.message)
-        loaded = self._load(source)
+        loaded = await self._load(source)
         _tell_problems(loaded)
         if not loaded.usable or loaded.config is None:
             raise ConfigError(f"nothing in {source.path} can be used", loaded.problems)
@@ -124,13 +127,17 @@ class ConfigKeeper:
                 await self._asked.wait()
         self._asked.clear()
 
-    def _load(self, source: SourceResult) -> Loaded:
-        return load_config(
+    async def _load(self, source: SourceResult) -> Loaded:
+        """What the file says; a large one is read beside the loop, which serves kubelet."""
+        read = partial(
+            load_config,
             source.data,
             source=str(source.path),
             default_prefix=self._prefix,
             strict=self._strict,
         )
+        is_large = len(source.data) > LARGE_BYTES
+        return await blocking.compute("configuration", read) if is_large else read()
 
     def _accept(self, config: Config, source: SourceResult) -> None:
         self.config = config
@@ -163,10 +170,10 @@ class ConfigKeeper:
         elif source.state is not SourceState.READ:
             self._reject(source.message)
         else:
-            self._judge(source)
+            await self._judge(source)
 
-    def _judge(self, source: SourceResult) -> None:
-        loaded = self._load(source)
+    async def _judge(self, source: SourceResult) -> None:
+        loaded = await self._load(source)
         _tell_problems(loaded)
         if loaded.config is None or loaded.errors:
             count = len(loaded.errors)

@@ -18,6 +18,7 @@ from agent.config.foreign import recognise, recognise_text
 from agent.config.json_faults import JsonSyntaxError, Text
 from agent.config.json_positions import Node, Object, parse_json
 from agent.config.json_text import decode, readable
+from agent.config.limits import MAX_OBJECTS_OF_FILE, MAX_POOLS, MAX_VALUES_OF_FILE, too_many
 from agent.config.names import env_names, info_name
 from agent.config.pool import PoolReading, read_pool
 from agent.config.pool_keys import RESOURCE_LIST
@@ -122,6 +123,9 @@ def _pools_of(root: At, file: Findings) -> tuple[At, ...] | None:
     if at is None or not isinstance(at.value, tuple):
         file.error(at or root, f"{RESOURCE_LIST}: found {found(at and at.value)}, wanted a list")
         return None
+    if len(at.value) > MAX_POOLS:
+        file.error(at, too_many(len(at.value), "pools", MAX_POOLS))
+        return None
     return at.items()
 
 
@@ -131,9 +135,15 @@ def _load(source: str, file: Findings, pools: tuple[At, ...], default_prefix: st
         for i, at in enumerate(pools)
     )
     readings = _with_v2_advice(_without_shared_env(_without_duplicates(readings, file), file))
+    config = Config(tuple(r.config for r in readings if r.config is not None))
+    for count, what, limit in (
+        (sum(len(p.selectors) for p in config.pools), "selector objects", MAX_OBJECTS_OF_FILE),
+        (config.values, "values of selectors", MAX_VALUES_OF_FILE),
+    ):
+        if count > limit:
+            file.error(pools[0].parent or pools[0], too_many(count, f"{what} in all pools", limit))
     problems = _tidy((*file.problems, *(p for r in readings for p in r.problems)))
     refused = tuple(RefusedPool(r.index, r.resource) for r in readings if r.config is None)
-    config = Config(tuple(r.config for r in readings if r.config is not None))
     return Loaded(source, None if file.has_error else config, problems, refused)
 
 
@@ -175,7 +185,8 @@ def _without_shared_env(
             told.append(_told(reading, file, Severity.WARNING, message))
         else:
             told.append(reading)
-        owners.update(dict.fromkeys(names - owners.keys(), reading))
+        for name in names:
+            owners.setdefault(name, reading)
     return tuple(told)
 
 

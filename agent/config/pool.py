@@ -22,6 +22,7 @@ from agent.config.findings import At, Findings, quoted
 from agent.config.json_faults import Text
 from agent.config.json_positions import Object, parse_json
 from agent.config.legacy import dead_device_type, misplaced, read_v2_pool
+from agent.config.limits import MAX_SELECTOR_OBJECTS
 from agent.config.names import cdi_vendor_fault, name_fault, prefix_fault
 from agent.config.pool_keys import HARMLESS_KEY, MAX_RECOVERY_HOLD_S, POOL_KEYS
 from agent.config.schema import (
@@ -180,9 +181,16 @@ class _Pool:
             return ()
         objects: tuple[At, ...] = (at,)
         if not isinstance(at.value, Object):
-            listed = read_list(at, self.findings, "an object or a list of objects")
+            listed = read_list(
+                at,
+                self.findings,
+                "an object or a list of objects",
+                noun="selector objects",
+                limit=MAX_SELECTOR_OBJECTS,
+            )
             objects = tuple(o for o in listed if o.value is not None)
-            if isinstance(at.value, tuple) and not objects:
+            is_list = isinstance(at.value, tuple) and len(at.value) <= MAX_SELECTOR_OBJECTS
+            if is_list and not objects:
                 what = "a list of nothing but null" if at.value else "an empty list"
                 self.findings.error(
                     at, f"found {what}; one empty object in it would mean {everything(kind)}"

@@ -5,10 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+from agent.config.json_positions import MAX_DEPTH, MAX_VALUES
+from agent.config.limits import (
+    MAX_ENTRIES,
+    MAX_LENGTH,
+    MAX_OBJECTS_OF_FILE,
+    MAX_POOLS,
+    MAX_SELECTOR_OBJECTS,
+    MAX_VALUES_OF_FILE,
+)
 from agent.config.pool_keys import POOL_KEYS
+from agent.config.source import MAX_BYTES
 from agent.kinds import KINDS
 from agent.records import frozen
 from agent.selectors import SELECTORS
+from agent.selectors.pf_functions import MAX_PATTERN
 
 
 @frozen
@@ -44,6 +55,20 @@ def selector_rows() -> Iterator[Row]:
             selector.allowed,
             _member(selector.key, selector.example),
         )
+
+
+def limit_rows() -> Iterator[tuple[str, int]]:
+    """What is limited in a configuration, and how."""
+    yield "bytes of the file", MAX_BYTES
+    yield "values of any kind in the file", MAX_VALUES
+    yield "levels of nesting", MAX_DEPTH
+    yield "pools", MAX_POOLS
+    yield "selector objects of a pool", MAX_SELECTOR_OBJECTS
+    yield "selector objects of all pools", MAX_OBJECTS_OF_FILE
+    yield "values of a list", MAX_ENTRIES
+    yield "selector objects and values of selectors of all pools", MAX_VALUES_OF_FILE
+    yield "characters of a value of a selector", MAX_LENGTH
+    yield "characters of a pattern in pfNames", MAX_PATTERN
 
 
 def _member(key: str, value: object) -> str:

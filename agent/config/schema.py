@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from enum import StrEnum
 
 from agent.model.device import Kind
@@ -74,6 +74,15 @@ class Config:
     """A whole configuration in force: pools in file order, each resource once."""
 
     pools: tuple[PoolConfig, ...] = ()
+
+    @property
+    def values(self) -> int:
+        """How many values all selectors have together; a selector object counts as one."""
+        return sum(
+            1 + sum(len(c.wanted) if isinstance(c.wanted, Sized) else 1 for c in s.criteria)
+            for p in self.pools
+            for s in p.selectors
+        )
 
 
 class Severity(StrEnum):

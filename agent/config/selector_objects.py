@@ -21,6 +21,7 @@ from agent.config.fields import (
 )
 from agent.config.findings import At, Findings, found, quoted
 from agent.config.json_positions import Member
+from agent.config.limits import check_length
 from agent.config.pool_keys import POOL_KEYS
 from agent.config.schema import Criterion, SelectorSet
 from agent.kinds import KINDS
@@ -154,6 +155,7 @@ def _read_values(
             bad.append((item, "null can match nothing: remove it"))
         elif (raw := read_string(item, findings)) is not None:
             try:
+                check_length(raw)
                 parsed.append(selector.parse(raw))
             except ValueError as error:
                 bad.append((item, _with_place(str(error), selector, raw, kind)))

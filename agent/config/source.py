@@ -108,7 +108,8 @@ def _read_directory(folder: Path, node_name: str | None) -> SourceResult:
 def _read_file(path: Path) -> SourceResult:
     try:
         # Looked at before opening: opening some devices has effects, opening a pipe may block.
-        mode = path.stat().st_mode
+        entry = path.stat()
+        mode = entry.st_mode
         if not stat.S_ISREG(mode):
             return _unusable(path, f"is {_KINDS.get(stat.S_IFMT(mode), 'a directory')}, not a file")
         with open(path, "rb", opener=_open_at_once) as file:
@@ -118,9 +119,8 @@ def _read_file(path: Path) -> SourceResult:
     except OSError as error:
         return _unreadable(path, error)
     if len(data) > MAX_BYTES:
-        return _unusable(
-            path, f"is over {MAX_BYTES // 1024**2} MiB: no configuration is that large"
-        )
+        size = max(entry.st_size, len(data))
+        return _unusable(path, f"is {size} bytes large, at most {MAX_BYTES} are allowed")
     return SourceResult(path, SourceState.READ, data)
 
 

@@ -16,7 +16,7 @@ from agent.model.snapshot import Snapshot
 from agent.pools.records import Pool, Pools
 from agent.records import frozen
 from agent.selectors import SELECTORS
-from agent.selectors.census import census, present, some
+from agent.selectors.census import census, first_texts, present, some
 from agent.selectors.classes import criteria_for
 from agent.selectors.drivers import remedy
 from agent.selectors.link_types import link_types_of
@@ -120,8 +120,8 @@ class _EmptyPool:
     def _fixes(self, criterion: Criterion, left: list[Device]) -> Iterator[str]:
         if criterion.key in _NOTES_KNOW_BEST:
             counted = census(self.config.kind, self.snapshot)
-            for hint in SELECTORS[criterion.key].hints(criterion.wanted, counted):
-                yield hint.text.removeprefix(f"{criterion.key}: ")
+            for text in first_texts(SELECTORS[criterion.key].hints(criterion.wanted, counted)):
+                yield text.removeprefix(f"{criterion.key}: ")
         if remedy := _REMEDIES.get(criterion.key):
             yield from remedy(criterion, left, self.pools)
         if criterion.key in _HARDWARE:

@@ -13,7 +13,7 @@ from agent.config.schema import PoolConfig
 from agent.model.snapshot import Snapshot
 from agent.records import frozen
 from agent.selectors import SELECTORS
-from agent.selectors.census import Hint, census, some
+from agent.selectors.census import Hint, census, first_texts, some
 
 
 @frozen
@@ -39,12 +39,12 @@ def pool_notes(config: PoolConfig, snapshot: Snapshot, useful: AbstractSet[int])
         is_for_others = any(hint.absent for _, hints in found for hint in hints)
         is_spare = bool(useful) and number not in useful and is_for_others
         for criterion, hints in found:
-            texts.update((hint.text, None) for hint in hints)
+            texts.update((text, None) for text in first_texts(hints))
             absent = [hint for hint in hints if hint.absent]
             has_others = bool(absent) and len(absent) < len(criterion.wanted)
             minor = absent if has_others or is_spare else []
             if not is_spare:
-                faults.update(hint.text for hint in hints if hint not in minor)
+                faults.update(first_texts([h for h in hints if not (minor and h.absent)]))
             if minor:
                 others = "other values of the list do"
                 if not has_others:

@@ -6,13 +6,15 @@ Counted once per snapshot and kind, on first use; only sentences for people are 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 
 from agent.model.device import Device, Kind, Role
 from agent.model.snapshot import Snapshot, lack_netdevs
 from agent.records import frozen
 
+MOST_HINTS = 20
+"""How many sentences are told of one list: there may be thousands of values in it."""
 _SHOWN = 8
 """How many present values a sentence lists."""
 
@@ -25,6 +27,13 @@ class Hint:
     """One sentence for people: cause and fix."""
     absent: str = ""
     """The value that nothing here has: no fault where other values of its list match."""
+
+
+def first_texts(hints: Sequence[Hint]) -> tuple[str, ...]:
+    """The sentences of the first hints, then how many more there are."""
+    more = len(hints) - MOST_HINTS
+    rest = (f"{more} more values can match nothing on this host",) if more > 0 else ()
+    return (*(hint.text for hint in hints[:MOST_HINTS]), *rest)
 
 
 @frozen(slots=False, eq=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agent.model.device import Device, Kind
 from agent.model.snapshot import Snapshot
-from agent.selectors.census import census
+from agent.selectors.census import census, first_texts
 from agent.selectors.classes import criteria_for
 from agent.selectors.criteria import Criterion, SelectorSet, Verdict
 from agent.selectors.table import SELECTORS
@@ -34,9 +34,9 @@ def hints(selector_set: SelectorSet, kind: Kind, snapshot: Snapshot) -> tuple[st
     """
     counted = census(kind, snapshot)
     return tuple(
-        hint.text
+        text
         for criterion in selector_set.criteria
-        for hint in SELECTORS[criterion.key].hints(criterion.wanted, counted)
+        for text in first_texts(SELECTORS[criterion.key].hints(criterion.wanted, counted))
     )
 
 

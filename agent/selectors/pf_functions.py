@@ -11,6 +11,7 @@ import re
 from agent.model.address import parse_bdf
 from agent.model.device import Device, Role
 from agent.model.snapshot import Snapshot
+from agent.selectors.glob import MARKS
 from agent.selectors.pf_hints import pf_name_hints, root_device_hints
 from agent.selectors.ranges import (
     FunctionRange,
@@ -43,6 +44,8 @@ def matches_pf_name(device: Device, wanted: FunctionRanges, snapshot: Snapshot) 
     )
 
 
+MAX_PATTERN = 256
+"""Characters of a pattern; a netdev's name has at most 15 (IFNAMSIZ), an alternative one 127."""
 _BRACKETS = re.compile(r"\[[^\[\]]*\]")
 
 
@@ -53,7 +56,12 @@ def parse_pf_name(raw: str) -> FunctionRange:
         raise ValueError(f"{raw[:80]!r} is not the name of a netdev")
     if "," in _BRACKETS.sub("", entry.name):
         raise ValueError(f"{raw[:80]!r} is not the name of one netdev")
-    if any(mark in entry.name for mark in "*?["):
+    if any(mark in entry.name for mark in MARKS):
+        if len(entry.name) > MAX_PATTERN:
+            raise ValueError(
+                f"the pattern {raw[:40]!r}... is {len(entry.name)} characters long, "
+                f"at most {MAX_PATTERN} are allowed"
+            )
         return FunctionRange(entry.name, entry.spans, is_pattern=True)
     return entry
 

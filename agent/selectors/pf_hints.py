@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 
 from agent.model.device import Device, Kind
-from agent.selectors.census import Census, Hint, some
+from agent.selectors.census import MOST_HINTS, Census, Hint, some
 from agent.selectors.ranges import FunctionRange, FunctionRanges, spans_text
 
 _Name = Callable[[Device], str | None]
@@ -23,10 +23,14 @@ def root_device_hints(wanted: FunctionRanges, census: Census) -> tuple[Hint, ...
 
 
 def _hints(key: str, wanted: FunctionRanges, census: Census, name: _Name) -> Iterator[Hint]:
+    """One for each entry; after MOST_HINTS without a text for those that mean no PF."""
+    told = 0
     for entry in wanted.entries:
         pfs = [pf for pf in census.pfs if means_pf(key, entry, pf)]
         if not pfs and not _has_orphans(key, entry, census):
-            yield Hint(_no_pf(key, entry, census), str(entry))
+            told += 1
+            text = _no_pf(key, entry, census) if told <= MOST_HINTS else ""
+            yield Hint(text, str(entry))
             continue
         for pf in pfs:
             if hint := _functions_hint(key, entry, pf, census, name):

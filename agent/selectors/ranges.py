@@ -7,11 +7,11 @@ of that PF; the PF itself is never meant. All entries for one PF are united.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from fnmatch import fnmatchcase
 
 import attrs
 
 from agent.records import frozen
+from agent.selectors.glob import Glob
 
 Span = tuple[int, int]
 _MAX_INDEX = 0xFFFFFFFF
@@ -34,6 +34,12 @@ class FunctionRange:
     """Index ranges, ends included, sorted and disjoint; None = every function."""
     is_pattern: bool = False
     """Whether ``name`` holds ``*``, ``?`` or ``[`` (fnmatch)."""
+    glob: Glob | None = attrs.field(init=False, eq=False, repr=False)
+    """The pattern, read once; None where the name is none."""
+
+    @glob.default
+    def _read_glob(self) -> Glob | None:
+        return Glob(self.key) if self.is_pattern else None
 
     @property
     def key(self) -> str:
@@ -42,7 +48,7 @@ class FunctionRange:
 
     def names(self, pf: str) -> bool:
         """Whether it speaks of the PF ``pf``, written in whatever case."""
-        return fnmatchcase(pf.lower(), self.key) if self.is_pattern else pf.lower() == self.key
+        return self.glob.fits(pf.lower()) if self.glob else pf.lower() == self.key
 
     def holds(self, index: int | None) -> bool:
         """Whether a function with this index is meant; one without only by the bare name."""

@@ -9,7 +9,7 @@ import pytest
 
 from agent import blocking, logs
 from agent.log_events import LogEvent
-from agent.reconcile import MANY_DEVICES
+from agent.reconcile import MANY_DEVICES, MANY_VALUES
 from agent.state_events import PoolsChanged
 from tests.support.pools import pool
 from tests.support.reconciling import Node, family, node
@@ -27,6 +27,16 @@ async def test_a_pass_over_many_devices_works_in_a_thread_and_one_over_few_in_th
     with patch.dict(blocking._workers, clear=True):
         async with node(*family(devices - 1)) as at:
             assert (sizes(at), len(blocking._workers)) == ([devices - 1], threads)
+
+
+@pytest.mark.parametrize(("values", "threads"), [(MANY_VALUES - 2, 0), (MANY_VALUES - 1, 1)])
+async def test_a_pass_over_many_values_of_selectors_works_in_a_thread_on_a_small_host_too(
+    values: int, threads: int
+) -> None:
+    wanted = pool("r", {"pfNames": ["pf0", *(f"absent{n}" for n in range(values - 1))]})
+    with patch.dict(blocking._workers, clear=True):
+        async with node(*family(3), pools=(wanted,)) as at:
+            assert (sizes(at), len(blocking._workers)) == ([3], threads)
 
 
 async def test_what_changes_during_a_pass_over_many_devices_is_offered_by_the_next() -> None:

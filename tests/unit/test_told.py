@@ -7,7 +7,7 @@ from agent.health.outlook import Change
 from agent.health.records import HEALTHY, Cause, Health
 from agent.model.snapshot import Snapshot
 from agent.pools.records import Pools
-from agent.told import funnel_text, shown, tell_changes, tell_pool, tell_rest
+from agent.told import funnel_text, shown, tell_changes, tell_pool, tell_rest, why_empty
 from tests.support.devices import host, pf, vf
 from tests.support.log_lines import LogLines
 from tests.support.pools import assigned, one_pool, pool
@@ -20,7 +20,7 @@ NODE = host(PF0, *VFS)
 
 def tell_pools(before: Pools, after: Pools) -> None:
     for one in after.pools:
-        tell_pool(one, before, after)
+        tell_pool(one, before, why_empty(one, before, after))
     tell_rest(before, after)
 
 

@@ -118,7 +118,9 @@ async def test_a_file_over_the_limit_is_refused_and_one_at_the_limit_read(tmp_pa
     path = tmp_path / "config.json"
     with path.open("wb") as file:
         file.truncate(MAX_BYTES + 1)
-    assert "is over 16 MiB" in (await read_source(path, None)).message
+    assert (
+        f"bytes large, at most {MAX_BYTES} are allowed" in (await read_source(path, None)).message
+    )
     os.truncate(path, MAX_BYTES)
     assert (await read_source(path, None)).state is SourceState.READ
 
