@@ -2,7 +2,8 @@
 
 Three cases, told apart by the kind of file system at ``/dev`` (``/proc/self/mountinfo``):
 
-* The kernel's own devtmpfs, or a laid-out tree: it has every node, and follows the host.
+* The kernel's own devtmpfs beside its sysfs, or a laid-out tree: it has every node, and follows the
+  host.
 * A tmpfs with nodes of the host: a privileged container. Its runtime copied the nodes that there
   were when the container started; later ones are missing, though the host has them. So what sysfs
   says to have a node counts as well: devtmpfs has a node for each ``dev`` attribute.
@@ -53,12 +54,13 @@ def view_of(roots: Roots) -> DevView:
     """What ``/dev`` shows of the host; worked out once, since mounts of a container stay."""
     if not roots.is_real_host:
         return DevView.LIVE if roots.dev.is_dir() else DevView.HIDDEN
-    return _real_view(roots.dev, roots.below("/proc/self/mountinfo"))
+    return _real_view(roots.dev, roots.sys, roots.below("/proc/self/mountinfo"))
 
 
 @lru_cache(maxsize=8)
-def _real_view(dev: Path, mountinfo: Path) -> DevView:
-    if _file_system_at(str(dev), mountinfo) == "devtmpfs":
+def _real_view(dev: Path, sys: Path, mountinfo: Path) -> DevView:
+    mounted = {folder: _file_system_at(str(folder), mountinfo) for folder in (dev, sys)}
+    if mounted == {dev: "devtmpfs", sys: "sysfs"}:  # both are of one kernel
         return DevView.LIVE
     return DevView.COPY if _shows_more_than_a_container_has(dev) else DevView.HIDDEN
 

@@ -15,6 +15,7 @@ from agent.roots import Roots
 from tests.support.vfio import vfio_device
 
 PF = "0000:3b:00.0"
+SYS = Path("sys")
 
 
 def mountinfo(folder: Path, *mounts: tuple[Path, str]) -> Path:
@@ -53,14 +54,24 @@ def test_what_dev_shows_follows_from_its_file_system_and_its_nodes(
     tmp_path: Path, kind: str, nodes_of_host: tuple[str, ...], view: DevView
 ) -> None:
     dev = container(tmp_path, *nodes_of_host)
-    mounts = mountinfo(tmp_path, (Path("/"), "overlay"), (dev, kind), (dev / "pts", "devpts"))
-    assert nodes._real_view(dev, mounts) is view
+    mounts = mountinfo(
+        tmp_path, (Path("/"), "overlay"), (SYS, "sysfs"), (dev, kind), (dev / "pts", "devpts")
+    )
+    assert nodes._real_view(dev, SYS, mounts) is view
 
 
 def test_the_mount_on_top_decides(tmp_path: Path) -> None:
     dev = container(tmp_path)
-    mounts = mountinfo(tmp_path, (dev, "tmpfs"), (dev, "devtmpfs"))
-    assert nodes._real_view(dev, mounts) is DevView.LIVE
+    mounts = mountinfo(tmp_path, (SYS, "sysfs"), (dev, "tmpfs"), (dev, "devtmpfs"))
+    assert nodes._real_view(dev, SYS, mounts) is DevView.LIVE
+
+
+def test_devtmpfs_beside_something_else_than_sysfs_may_be_of_another_machine(
+    tmp_path: Path,
+) -> None:
+    dev = container(tmp_path, "kmsg")
+    mounts = mountinfo(tmp_path, (SYS, "sysfs"), (SYS, "ext4"), (dev, "devtmpfs"))
+    assert nodes._real_view(dev, SYS, mounts) is DevView.COPY
 
 
 def test_a_laid_out_tree_shows_all_its_nodes_or_has_no_dev(tmp_path: Path) -> None:
