@@ -66,7 +66,7 @@ def _parse(data: bytes, boot_id: str) -> tuple[str, frozenset[str]]:
     """Resource and ids of a file of this boot; nothing where it is no such file."""
     with suppress(ValueError, KeyError, TypeError, RecursionError):
         document = json.loads(data)
-        resource, ids = document["resource"], document["devices"]
+        resource, ids = document["resource"], document["deviceIds"]
         is_sound = all(isinstance(text, str) for text in (resource, *ids))
         if is_sound and document["bootId"] == boot_id:
             return resource, frozenset(ids)
@@ -144,7 +144,7 @@ class GivenRecord:
     async def _write(self, resource: str) -> None:
         given = self._given[resource]
         path = self._folder / record_name(resource)
-        document = {"bootId": self._boot_id, "resource": resource, "devices": sorted(given)}
+        document = {"bootId": self._boot_id, "resource": resource, "deviceIds": sorted(given)}
         try:
             if given:
                 await write_atomic(path, json.dumps(document).encode(), _FILE_MODE)

@@ -47,7 +47,7 @@ async def test_what_was_given_is_known_after_a_restart_without_a_pods_name(roots
     assert json.loads(file_of(roots, VF).read_bytes()) == {
         "bootId": "boot-1",
         "resource": VF,
-        "devices": [A, B],
+        "deviceIds": [A, B],
     }
     assert file_of(roots, VF).stat().st_mode & 0o777 == 0o600
 
@@ -116,11 +116,11 @@ async def test_the_record_of_a_resource_that_is_no_more_goes_with_its_last_devic
         b"\xff",
         b"null",
         b"[" * 100_000,
-        b'{"bootId": "boot-1", "resource": 1, "devices": []}',
-        b'{"bootId": "boot-1", "resource": "intel.com/vf", "devices": [1]}',
-        b'{"bootId": "boot-1", "resource": "intel.com/vf", "devices": 7}',
-        b'{"bootId": "boot-1", "resource": "intel.com/other", "devices": ["a"]}',
-        b'{"resource": "intel.com/vf", "devices": ["a"]}',
+        b'{"bootId": "boot-1", "resource": 1, "deviceIds": []}',
+        b'{"bootId": "boot-1", "resource": "intel.com/vf", "deviceIds": [1]}',
+        b'{"bootId": "boot-1", "resource": "intel.com/vf", "deviceIds": 7}',
+        b'{"bootId": "boot-1", "resource": "intel.com/other", "deviceIds": ["a"]}',
+        b'{"resource": "intel.com/vf", "deviceIds": ["a"]}',
     ],
 )
 async def test_a_damaged_record_says_nothing_and_is_written_anew(roots: Roots, data: bytes) -> None:
