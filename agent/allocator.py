@@ -21,13 +21,14 @@ from agent.export.specs import CdiMode, CdiSpecs
 from agent.health.at_allocate import fault_at_allocate
 from agent.model.answers import Allocation
 from agent.model.device import Device
-from agent.model.events import DevicesAllocated, HostHint
+from agent.model.events import DeviceRefused, DevicesAllocated, DevicesResting, HostHint
 from agent.model.nodes import HostNodes
 from agent.pools.allocation import allocation, members_for, node_names
 from agent.pools.groups import with_held_mates
 from agent.pools.held import Held
 from agent.pools.preference import prefer
 from agent.pools.records import Member, Pool, Pools
+from agent.pools.suspects import suspicion
 from agent.records import frozen
 from agent.remedies import with_remedy
 from agent.roots import Roots
@@ -83,7 +84,12 @@ class Allocator:
         self._cdi = cdi
         self._specs = specs or CdiSpecs(roots, on=cdi is not None)
         self._given = given
+        self._resting: Mapping[str, float] = {}
+        bus.on(DevicesResting, self._rest)
         self._policy = policy
+
+    def _rest(self, event: DevicesResting) -> None:
+        self._resting = event.until
 
     async def allocate(self, resource: str, device_ids: tuple[str, ...]) -> Allocation:
         """What one container gets, or UnknownDeviceError or DeviceNotUsableError: never a part."""
@@ -93,6 +99,8 @@ class Allocator:
             answer, members = await self._answer(resource, device_ids)
         except (UnknownDeviceError, DeviceNotUsableError) as error:
             logs.emit("allocation.refused", resource=resource, error=str(error))
+            if isinstance(error, DeviceNotUsableError):
+                self._bus.publish(DeviceRefused(resource, error.device_id))
             raise
         given = tuple(m.device.id for m in members)
         self._bus.publish(DevicesAllocated(resource, given))
@@ -222,8 +230,19 @@ class Allocator:
             size,
             self._policy if policy is None else policy,
             pools.held.of(resource),
-            last=with_held_mates(pool.members, pools),
+            last=self._last(pool, pools),
         )
+
+    def _last(self, pool: Pool, pools: Pools) -> Mapping[str, int]:
+        """Which devices are chosen late, the last ones with the highest number.
+
+        Those that came back soon, those that look broken, those whose IOMMU groups other pods have.
+        """
+        now = asyncio.get_running_loop().time()
+        resting = {i: 1 for i, until in self._resting.items() if until > now}
+        broken = {m.device.id: 2 for m in pool.members if suspicion(m.device, pools)}
+        shared = dict.fromkeys(with_held_mates(pool.members, pools), 3)
+        return {**resting, **broken, **shared}
 
 
 async def _in_time(purpose: str, work: Callable[[], T], limit_s: float) -> T | None:

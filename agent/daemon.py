@@ -192,6 +192,7 @@ class Daemon:
             netlink=("open" if links.is_open else "closed") if links else "off",
             overruns=links.overruns if links else 0,
             changed_at=self.services.dates.changed_at,
+            resting=self.reconciler.resting() if self.fleet else {},
         )
 
     def _scan_standing(self) -> ScanStanding:

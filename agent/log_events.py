@@ -294,6 +294,21 @@ _ALL = (
         "Devices recovered and were told as Healthy.",
     ),
     LogEvent(
+        "device.suspect",
+        WARNING,
+        ("resource", "count", "driver", "devices"),
+        "Functions of a pool have a driver that makes a network interface, and have none, though "
+        "no pod holds them: pods get them only where there is nothing else. Bind the driver again, "
+        "or reset the function.",
+    ),
+    LogEvent(
+        "device.resting",
+        INFO,
+        ("seconds", "devices"),
+        "Devices came back within 90 s of their allocation, or could not be given: the pod may "
+        "have failed because of them. For so many seconds others are preferred to them.",
+    ),
+    LogEvent(
         "device.in_use",
         INFO,
         ("device", "how"),

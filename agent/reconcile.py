@@ -22,16 +22,22 @@ from agent.health.outlook import Outlook, changes, look
 from agent.health.records import Health
 from agent.model.answers import Offer
 from agent.model.device import Device
-from agent.model.events import DevicesAllocated, LinksChanged, SnapshotTaken
+from agent.model.events import (
+    DeviceRefused,
+    DevicesAllocated,
+    DevicesResting,
+    LinksChanged,
+    SnapshotTaken,
+)
 from agent.model.link import Links
 from agent.model.plugin_events import ResourceLocksChanged
 from agent.model.snapshot import Snapshot
 from agent.pools.assign import assign
 from agent.pools.held import Held, Holder
-from agent.pools.ledger import Ledger, Word
+from agent.pools.ledger import REST_S, Ledger, Word
 from agent.pools.records import Pool, Pools
 from agent.state_events import HealthChanged, PoolsChanged
-from agent.told import tell_changes, tell_pool, tell_rest, tell_unproven, why_empty
+from agent.told import shown, tell_changes, tell_pool, tell_rest, tell_unproven, why_empty
 
 HOLDERS_AWAITED_S = 30.0
 """How long devices that an earlier pool may have given wait for kubelet's first word on holders."""
@@ -116,6 +122,7 @@ class Reconciler:
             bus.on(SnapshotTaken, self.host_changed),
             bus.on(LinksChanged, self.links_changed),
             bus.on(DevicesAllocated, self.allocated),
+            bus.on(DeviceRefused, self.refused),
             bus.on(ResourceLocksChanged, lambda _: self._dirty.set()),
         ]
 
@@ -156,10 +163,22 @@ class Reconciler:
         """Kubelet said who holds what, asked for at ``asked_at`` (loop time, s)."""
         self._update(self.ledger.heard(word, asked_at))
 
+    def refused(self, event: DeviceRefused) -> None:
+        """A pod failed for want of a device."""
+        self._update(self.ledger.refused((event.device_id,), asyncio.get_running_loop().time()))
+
+    def resting(self) -> Mapping[str, float]:
+        """Devices to which others are preferred for a while -> for how long still (s)."""
+        now = asyncio.get_running_loop().time()
+        return {i: until - now for i, until in self.ledger.resting.items() if until > now}
+
     def _update(self, ledger: Ledger) -> None:
-        before, self.ledger = self.ledger.held, ledger.remembering(self.snapshot.devices)
-        if self.ledger.held != before:
+        before, self.ledger = self.ledger, ledger.remembering(self.snapshot.devices)
+        if self.ledger.held != before.held:
             self._dirty.set()
+        if began := self.ledger.resting.keys() - before.resting.keys():
+            self._bus.publish(DevicesResting(self.ledger.resting))
+            logs.emit("device.resting", seconds=REST_S, devices=shown(tuple(sorted(began))))
 
     def allocated(self, event: DevicesAllocated) -> None:
         """Devices were handed out."""

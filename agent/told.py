@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ from agent import logs
 from agent.health.outlook import Change, grouped
 from agent.model.device import Device
 from agent.pools.records import Pool, Pools
+from agent.pools.suspects import suspects
 
 if TYPE_CHECKING:
     from agent.pools.advice import Advice
@@ -82,9 +84,30 @@ def tell_rest(before: Pools, after: Pools) -> None:
                 devices=shown(overlap.device_ids),
             )
     _tell_host(before, after)
+    _tell_suspects(before, after)
     for device_id, how in after.in_use.items():
         if before.in_use.get(device_id) != how and device_id not in after.resource_of:
             logs.emit("device.in_use", device=device_id, how=how)
+
+
+def _tell_suspects(before: Pools, after: Pools) -> None:
+    """Functions of pools that look broken, once it is known that no pod holds them."""
+    if not after.held.complete:
+        return
+    told = suspects(before) if before.held.complete else {}
+    for resource, found in suspects(after).items():
+        by_driver: defaultdict[str, list[str]] = defaultdict(list)
+        for device_id, driver in found.items():
+            if device_id not in told.get(resource, {}):
+                by_driver[driver].append(device_id)
+        for driver, ids in by_driver.items():
+            logs.emit(
+                "device.suspect",
+                resource=resource,
+                count=len(ids),
+                driver=driver,
+                devices=shown(tuple(ids)),
+            )
 
 
 def _tell_host(before: Pools, after: Pools) -> None:

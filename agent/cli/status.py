@@ -125,7 +125,7 @@ def _device(device: v1.Device, now: float) -> list[str | Text]:
         device.pool or styled(device.refusal or "-", DIM),
         Text(told, style=health(device.health).style),
         ago(device.since, now),
-        holder_text(device.holder) or "-",
+        holder_text(device.holder) or ("none (given last)" if device.given_last else "-"),
     ]
 
 
@@ -140,5 +140,5 @@ def holder_text(holder: v1.Holder | None) -> str:
     if holder is None:
         return ""
     if not holder.pod:
-        return "a pod that is being started"
+        return f"pod with UID {holder.uid}" if holder.uid else "a pod that is being started"
     return f"{holder.namespace}/{holder.pod} ({holder.container})"

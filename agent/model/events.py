@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from agent.model.link import Links
 from agent.model.snapshot import Snapshot
 from agent.records import frozen
@@ -47,6 +49,22 @@ class ScanStalled:
     """A scan takes unreasonably long; ``seconds`` so far. Told again when it is done, as 0."""
 
     seconds: float
+
+
+@frozen
+class DeviceRefused:
+    """Kubelet was refused a device, as something is wrong with it: the pod fails."""
+
+    resource: str
+    device_id: str
+
+
+@frozen
+class DevicesResting:
+    """Other devices are to be preferred to these, as pods that had them may have failed."""
+
+    until: Mapping[str, float]
+    """Device id -> loop time (s) of the end."""
 
 
 @frozen

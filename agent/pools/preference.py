@@ -22,26 +22,26 @@ def prefer(
     policy: AllocationPolicy = AllocationPolicy.DEFAULT,
     held: frozenset[str] = frozenset(),
     *,
-    last: frozenset[str] = frozenset(),
+    last: Mapping[str, int] | None = None,
 ) -> tuple[str, ...]:
     """At most ``size`` device ids: all of ``must_include``, then the policy's choice, in order.
 
     Only what is ``available`` and in the pool is chosen, no device twice, and fewer than asked
     rather than an error. ``held`` are the pool's devices in the hands of other pods; ``spread``
     takes PFs that serve fewer of them first. Devices in ``last`` are chosen only where the others
-    are not enough: other pods have their IOMMU groups.
+    are not enough, those with the lowest number first.
     """
     must = [pool.by_id[i] for i in dict.fromkeys(must_include) if i in pool.by_id]
     taken = {m.device.id for m in must}
     free = {i for i in available if i in pool.by_id and i not in taken}
     rest = [m for m in pool.members if m.device.id in free]
     wanted = max(0, size - len(must))
-    load = _load(pool, held)
+    load, late = _load(pool, held), last or {}
     chosen = must
-    usual = [m for m in rest if m.device.id not in last]
-    for tier in (usual, [m for m in rest if m.device.id in last]):
+    for tier in sorted({late.get(m.device.id, 0) for m in rest}):
+        members = [m for m in rest if late.get(m.device.id, 0) == tier]
         left = wanted + len(must) - len(chosen)
-        chosen = chosen + _POLICIES[policy](tier, chosen, left, load)
+        chosen = chosen + _POLICIES[policy](members, chosen, left, load)
     return tuple(m.device.id for m in sorted(chosen, key=lambda m: device_order(m.device)))
 
 

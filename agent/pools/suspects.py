@@ -6,8 +6,10 @@ function, its netdev was lost, as happens when a pod ends while its driver hangs
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from agent.model.device import Device, Kind, Role
-from agent.pools.held import Held
+from agent.pools.records import Pools
 
 _INFINIBAND_CLASS = 0x0207
 _WITHOUT_NETDEV = frozenset({"pci-stub", "pciback", "xen-pciback"})
@@ -35,12 +37,29 @@ def _is_for_userspace(device: Device) -> bool:
     return bool(device.uio) or "vfio" in driver or "uio" in driver or driver in _WITHOUT_NETDEV
 
 
-def suspicion(device: Device, held: Held) -> str:
-    """Why a device is given last, in words for people; empty = nothing speaks against it."""
-    if device.id in held.holders or not lacks_its_netdev(device):
+def suspicion(device: Device, pools: Pools) -> str:
+    """Why a device is given last, in words for people; empty = nothing speaks against it.
+
+    Where its PF's netdev is missing too, the agent does not see the host's network at all.
+    """
+    pf = pools.snapshot.pf_of(device)
+    is_blind = pf is not None and pf.driver is not None and not pf.netdevs
+    if is_blind or device.id in pools.held.holders or not lacks_its_netdev(device):
         return ""
-    free = "no pod holds it" if held.complete else "no pod is known to hold it"
+    free = "no pod holds it" if pools.held.complete else "no pod is known to hold it"
     return (
         f"has the driver {device.driver} but no network interface, and {free}: "
         "given last; bind its driver again, or reset it, to bring the interface back"
     )
+
+
+def suspects(pools: Pools) -> Mapping[str, Mapping[str, str]]:
+    """Resource -> id -> driver of the devices that look broken."""
+    return {
+        pool.resource: {
+            m.device.id: m.device.driver or ""
+            for m in pool.members
+            if m.present and suspicion(m.device, pools)
+        }
+        for pool in pools.pools
+    }

@@ -13,7 +13,7 @@ from agent.pools.reasons import ObjectVerdict, PoolVerdict, pool_verdict, reason
 from agent.pools.records import Pool
 from agent.rpc.agent import v1
 from agent.standing.state import AgentState
-from agent.standing.status import device_message, overlap_message, pool_message
+from agent.standing.status import device_message, given_last, overlap_message, pool_message
 
 _NEAR = 5
 _LONGEST_NAME = 128
@@ -136,6 +136,8 @@ def _facts(device: Device, state: AgentState) -> Iterator[tuple[str, str]]:
     yield "DDP profile", device.ddp_profile or ""
     yield "representor", device.representor or ""
     yield "ACPI index", device.acpi_index or ""
+    is_in_pool = device.id in state.pools.resource_of
+    yield "given last", given_last(device, state) if is_in_pool else ""
 
 
 def _iommu_group(device: Device, state: AgentState) -> str:

@@ -55,6 +55,8 @@ class AgentState:
     pools: Pools = Pools()
     outlooks: Mapping[str, Outlook] = attrs.field(factory=dict)
     servers: tuple[PoolServerState, ...] = ()
+    resting: Mapping[str, float] = attrs.field(factory=dict)
+    """Device id -> for how long (s) others are still preferred to it, since it came back soon."""
     scan: ScanStanding = ScanStanding()
     links: Links = Links()
     netlink: str = "off"

@@ -10,8 +10,10 @@ from agent.model.device import Device, Role
 from agent.model.plugin_events import PoolServerState
 from agent.pools.advice import advise
 from agent.pools.held import Holder
+from agent.pools.ledger import SHORT_LIFE_S
 from agent.pools.reasons import Refusal
 from agent.pools.records import Member, Overlap, Pool
+from agent.pools.suspects import suspicion
 from agent.rpc.agent import v1
 from agent.standing.readiness import readiness
 from agent.standing.state import AgentState
@@ -167,13 +169,31 @@ def device_message(device: Device, state: AgentState) -> v1.Device:
         since=state.changed_at.get(device.id),
         holder=holder_message(holder) if holder else None,
         refusal="" if pool else _plain_refusal(device, state),
+        given_last=given_last(device, state) if pool and state.pools.held.complete else "",
+    )
+
+
+def given_last(device: Device, state: AgentState) -> str:
+    """Why pods get a device only where there is nothing else; empty = they get it as any other."""
+    if why := suspicion(device, state.pools):
+        return why
+    left_s = state.resting.get(device.id)
+    if left_s is None or device.id in state.pools.held.holders:
+        return ""
+    return (
+        f"came back within {SHORT_LIFE_S:g} s of its allocation, or could not be given: "
+        f"other devices are preferred for {left_s:.0f} s"
     )
 
 
 def holder_message(holder: Holder) -> v1.Holder:
     """Who holds a device, as far as is known."""
     return v1.Holder(
-        holder.resource, holder.pod or "", holder.namespace or "", holder.container or ""
+        holder.resource,
+        holder.pod or "",
+        holder.namespace or "",
+        holder.container or "",
+        holder.uid or "",
     )
 
 

@@ -22,7 +22,7 @@ from agent.errors import DeviceNotUsableError, UnknownDeviceError
 from agent.export.specs import CdiMode, CdiSpecs
 from agent.model.answers import Allocation, DeviceNode
 from agent.model.device import Device, Kind, Netdev, RdmaDevice
-from agent.model.events import DevicesAllocated, HostHint
+from agent.model.events import DeviceRefused, DevicesAllocated, DevicesResting, HostHint
 from agent.model.nodes import HostNodes
 from agent.pools.held import Held, Holder
 from agent.pools.records import Pools
@@ -511,3 +511,33 @@ async def test_a_node_that_vanished_since_the_last_scan_is_not_handed_out(roots:
     asked = Allocator(roots, Bus(), lambda: pools, lambda devices: devices, checks=checks)
     with pytest.raises(DeviceNotUsableError, match="the host has no device node /dev/vfio/21"):
         await asked.allocate(VF, (A,))
+
+
+async def test_devices_that_look_broken_are_preferred_last(roots: Roots) -> None:
+    """A VF whose driver made no netdev, and one that came back too soon, for a while."""
+    bus = Bus()
+    names = tuple(f"0000:3b:02.{i}" for i in range(3))
+    orphan, *sound = (vf(name, PF0, i, driver="iavf") for i, name in enumerate(names))
+    broken = attrs.evolve(orphan, netdevs=())
+    whole = [attrs.evolve(d, netdevs=(Netdev(f"v{d.index}"),)) for d in sound]
+    at = allocator(roots, assigned(host(PF0, broken, *whole), pool("vf")), bus=bus)
+    assert await at.prefer(VF, names, (), 1) == (names[1],)
+    now = asyncio.get_running_loop().time()
+    bus.publish(DevicesResting({names[1]: now + 60}))
+    assert await at.prefer(VF, names, (), 1) == (names[2],)
+    assert await at.prefer(VF, names, (), 2) == names[1:]
+    assert await at.prefer(VF, names, (), 3) == names
+    bus.publish(DevicesResting({names[1]: now - 1}))
+    assert await at.prefer(VF, names, (), 1) == (names[1],)
+
+
+async def test_a_device_that_is_refused_as_unusable_is_told_on_the_bus(roots: Roots) -> None:
+    bus = Bus()
+    refused: list[DeviceRefused] = []
+    bus.on(DeviceRefused, refused.append)
+    at = allocator(roots, bus=bus, reread=lambda devices: devices[:1])
+    with pytest.raises(DeviceNotUsableError):
+        await at.allocate(VF, (A, B))
+    with pytest.raises(UnknownDeviceError):
+        await at.allocate(VF, ("x",))
+    assert refused == [DeviceRefused(VF, B)]

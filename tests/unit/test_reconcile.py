@@ -9,13 +9,20 @@ from agent.bus import Bus
 from agent.discovery.monitor import QUIET_S
 from agent.health.records import Cause, Health
 from agent.model.answers import Offer
-from agent.model.events import DevicesAllocated, HostHint, LinksChanged, SnapshotTaken
+from agent.model.events import (
+    DeviceRefused,
+    DevicesAllocated,
+    DevicesResting,
+    HostHint,
+    LinksChanged,
+    SnapshotTaken,
+)
 from agent.model.link import LinkFact, Links
 from agent.model.plugin_events import ResourceLocksChanged
 from agent.model.snapshot import Snapshot
 from agent.pools.held import Holder
-from agent.pools.ledger import CONFIRM_WITHIN_S, Word
-from agent.reconcile import RETRY_FILES_S, Reconciler
+from agent.pools.ledger import CONFIRM_WITHIN_S, REST_S, Word
+from agent.reconcile import HOLDERS_AWAITED_S, RETRY_FILES_S, Reconciler
 from agent.state_events import HealthChanged, PoolsChanged
 from tests.support.devices import vf
 from tests.support.log_lines import LogLines
@@ -445,3 +452,42 @@ async def test_no_pf_is_warned_of_whose_functions_no_pool_judges_by_their_link(
         at.bus.publish(admin(up=False))
         await asyncio.sleep(HOLD_S)
     assert log_lines.fields("host.pf_down") == []
+
+
+async def test_a_device_whose_pod_failed_soon_rests_and_others_are_preferred(
+    log_lines: LogLines,
+) -> None:
+    """It was given, and kubelet never listed a pod that has it."""
+    async with node(*family(2)) as at:
+        device = family(2)[1].id
+        told: list[DevicesResting] = []
+        at.bus.on(DevicesResting, told.append)
+        at.bus.publish(DevicesAllocated(VF, (device,)))
+        await asyncio.sleep(31.0)
+        at.reconciler.holders_told(Word({}, is_complete=True), asked_at=now())
+        assert told == [DevicesResting({device: 31.0 + REST_S})]
+        assert at.reconciler.resting() == {device: REST_S}
+        at.reconciler.holders_told(Word({}, is_complete=True), asked_at=now())
+        assert log_lines.fields("device.resting") == [{"seconds": REST_S, "devices": device}]
+        await asyncio.sleep(REST_S)
+        assert at.reconciler.resting() == {}
+
+
+async def test_a_device_that_was_refused_rests_and_stays_offered() -> None:
+    async with node(*family(2)) as at:
+        device = family(2)[1].id
+        at.bus.publish(DeviceRefused(VF, device))
+        assert at.reconciler.resting() == {device: REST_S}
+        assert at.lists()[-1][1] == ids(2)
+
+
+async def test_devices_wait_for_the_first_word_on_holders_for_a_limited_time() -> None:
+    """A VF without its netdev may be in a pod of the pool that asks for an RDMA device."""
+    rdma, rest = pool("rdma", {"isRdma": True}), pool("any", {})
+    async with node(*family(1), pools=()) as at:
+        at.reconciler.await_holders()
+        at.reconciler.config_changed(config(rdma, rest))
+        await asyncio.sleep(HOLDERS_AWAITED_S - 1)
+        assert at.lists("intel.com/any") == []
+        await asyncio.sleep(2)
+        assert at.lists("intel.com/any")[-1][1] == ids(1)

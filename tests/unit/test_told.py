@@ -6,6 +6,7 @@ import pytest
 from agent.health.outlook import Change
 from agent.health.records import HEALTHY, Cause, Health
 from agent.model.snapshot import Snapshot
+from agent.pools.held import Held
 from agent.pools.records import Pools
 from agent.told import funnel_text, shown, tell_changes, tell_pool, tell_rest, why_empty
 from tests.support.devices import host, pf, vf
@@ -185,3 +186,23 @@ def test_a_host_whose_nics_have_no_netdev_in_this_namespace_is_told_once(
     tell_pools(Pools(), after)
     tell_pools(after, after)
     assert log_lines.fields("host.no_network") == [{"pfs": "0000:3b:00.0"}]
+
+
+def test_functions_that_look_broken_are_told_once_when_no_pod_holds_them(
+    log_lines: LogLines,
+) -> None:
+    parent = pf("0000:3b:00.0", "pf0", num_vfs=2)
+    orphans = [vf(f"0000:3b:02.{i}", parent, i) for i in range(2)]
+    unknown = assigned(host(parent, *orphans), pool("vf"))
+    known = attrs.evolve(unknown, held=Held(complete=True))
+    tell_pools(Pools(), unknown)
+    tell_pools(unknown, known)
+    tell_pools(known, attrs.evolve(known))
+    assert log_lines.fields("device.suspect") == [
+        {
+            "resource": "intel.com/vf",
+            "count": 2,
+            "driver": "iavf",
+            "devices": ",".join(o.id for o in orphans),
+        }
+    ]

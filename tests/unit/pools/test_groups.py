@@ -127,8 +127,8 @@ def test_people_are_told_which_functions_share_a_group() -> None:
 def test_a_mate_of_a_held_device_is_preferred_last(policy: str) -> None:
     pools = assigned(NODE, pool("vf", allocationPolicy=policy), held=holding(A))
     chosen = pools.by_resource[VF]
-    last = with_held_mates(chosen.members, pools)
-    assert last == {B}
+    assert with_held_mates(chosen.members, pools) == {B}
+    last = {B: 1}
     policy_of = chosen.config.allocation_policy
     assert policy_of is not None
     assert prefer(chosen, (B, C), (), 1, policy_of, last=last) == (C,)

@@ -192,3 +192,23 @@ def fewest_groups(available: list[str], must: list[str], size: int, group: str) 
             break
         missing, number = missing - count, number + 1
     return number
+
+
+@pytest.mark.parametrize("policy", list(AllocationPolicy))
+def test_devices_to_be_given_last_are_chosen_where_the_others_are_not_enough(
+    policy: AllocationPolicy,
+) -> None:
+    pool = node(3, 3)
+    late = dict(zip(ids("0v0", "0v1", "0v2", "1v0"), (2, 1, 2, 1), strict=True))
+    free = all_of(pool)
+    assert prefer(pool, free, (), 2, policy, last=late) == ids("1v1", "1v2")
+    assert prefer(pool, free, (), 4, policy, last=late) == ids("0v1", "1v0", "1v1", "1v2")
+    assert prefer(pool, free, ids("0v0"), 2, policy, last=late)[0] == ids("0v0")[0]
+    assert len(prefer(pool, free, (), 6, policy, last=late)) == 6
+
+
+def test_the_policy_decides_among_devices_that_are_given_equally_late() -> None:
+    pool = node(2, 3)
+    late = dict.fromkeys(all_of(pool), 1)
+    assert prefer(pool, all_of(pool), (), 3, PACKED, last=late) == ids("1v0", "1v1", "1v2")
+    assert prefer(pool, all_of(pool), (), 2, SPREAD, last=late) == ids("0v0", "1v0")

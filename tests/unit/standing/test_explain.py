@@ -202,3 +202,15 @@ def test_a_function_of_another_class_is_told_with_its_class_and_the_way_to_have_
     assert explain("0000:00:01.0", state).note == (
         "0000:00:01.0 is passed over for its PCI class 0x0604 (bridge): no pool can have it"
     )
+
+
+def test_why_a_device_is_given_last_is_among_its_facts() -> None:
+    """It lost its netdev, or came back too soon and others are preferred for a while."""
+    lost = attrs.evolve(VF0, netdevs=())
+    broken = moment(attrs.evolve(NODE, devices=(UPLINK, PF0, lost, VF1)), NET, DPDK, LATE)
+    facts = {f.name: f.value for f in device(VF0.id, broken).facts}
+    assert facts["given last"].startswith("has the driver iavf but no network interface")
+    resting = attrs.evolve(STATE, resting={VF0.id: 41.0})
+    facts = {f.name: f.value for f in device(VF0.id, resting).facts}
+    assert facts["given last"].endswith("other devices are preferred for 41 s")
+    assert "given last" not in {f.name for f in device(VF0.id).facts}

@@ -161,3 +161,11 @@ def test_a_server_that_never_registered_has_empty_words() -> None:
     (told,) = status(moment(NODE, CHOSEN, servers=(lone,))).pools
     assert told.server is not None
     assert (told.server.registered_by, told.server.socket, told.server.last_error) == ("", "", "")
+
+
+def test_a_device_that_is_given_last_tells_why_once_holders_are_known() -> None:
+    state = moment(NODE, CHOSEN)
+    known = attrs.evolve(state.pools.held, complete=True)
+    told = attrs.evolve(state, pools=attrs.evolve(state.pools, held=known))
+    assert "no pod holds it" in devices(told)[VF0.id].given_last
+    assert devices(state)[VF0.id].given_last == ""

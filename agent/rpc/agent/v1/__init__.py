@@ -131,6 +131,11 @@ class Device(betterproto2.Message):
     held, selector or taken.
     """
 
+    given_last: "str" = betterproto2.field(12, betterproto2.TYPE_STRING)
+    """
+    Why pods get it only where there is nothing else; empty = they get it as any other.
+    """
+
 
 default_message_pool.register_message("agent.v1", "Device", Device)
 
@@ -267,6 +272,11 @@ class Holder(betterproto2.Message):
     namespace: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
 
     container: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
+
+    uid: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
+    """
+    The pod's UID, where kubelet's checkpoint alone names the pod.
+    """
 
 
 default_message_pool.register_message("agent.v1", "Holder", Holder)
