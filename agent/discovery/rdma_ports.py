@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 
+from agent import blocking
 from agent.bus import Bus
-from agent.discovery.monitor import in_daemon_thread
 from agent.host import rdma, sysfs
 from agent.model.device import InfinibandPort
 from agent.model.events import HostHint, SnapshotTaken
@@ -55,8 +55,10 @@ class RdmaPortWatch:
     async def _compare(self) -> None:
         scanned = self._ports
         try:
-            changed = await in_daemon_thread(lambda: _changed(self._roots, scanned))
-        except OSError:  # out of descriptors or memory: the next round tries again
+            changed = await blocking.call(
+                "rdma ports", "", lambda: _changed(self._roots, scanned), limit_s=None
+            )
+        except OSError:  # out of descriptors, memory or threads: the next round tries again
             return
         if changed:
             self._bus.publish(HostHint("rdma port", changed))
