@@ -167,8 +167,9 @@ class Pool:
 
     def _forget_ends(self) -> None:
         """A generation lived: the next end of one is news again."""
-        for event in ("plugin.stream_lost", "plugin.undone", "plugin.unsteady"):
-            logs.forget(event, self.resource)
+        logs.forget("plugin.stream_lost", self.resource)
+        logs.forget("plugin.undone", self.resource)
+        logs.forget("plugin.unsteady", self.resource)
 
     def _note_short_life(self) -> None:
         """A generation was registered, and ended soon; several of them in a row are a problem."""
