@@ -14,7 +14,7 @@ import h11
 
 from agent import blocking
 from agent.http.messages import Answer, Request, Stream, plain
-from agent.records import frozen
+from agent.http.places import Limits, Places
 
 Serve = Callable[[Request], Awaitable[Answer | Stream]]
 _METHODS = frozenset({b"GET", b"HEAD"})
@@ -35,23 +35,6 @@ _HEADERS = (
 )
 
 
-@frozen
-class Limits:
-    """What clients may take of the agent."""
-
-    connections: int = 48
-    streams: int = 16
-    """Of the connections, how many may follow events."""
-    head_bytes: int = 8192
-    """Request line and headers together."""
-    head_s: float = 10.0
-    """From the first byte of a request to its last."""
-    idle_s: float = 75.0
-    """Between two requests: longer than a usual scrape interval."""
-    write_s: float = 20.0
-    """For a client to take what was written."""
-
-
 class ConnectionLostError(Exception):
     """The client went, or broke a limit: there is nobody to answer."""
 
@@ -64,11 +47,13 @@ class Connection:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         serve: Serve,
+        places: Places,
         limits: Limits,
     ) -> None:
         self._reader = reader
         self._writer = writer
         self._serve = serve
+        self._places = places
         self._limits = limits
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=limits.head_bytes)
         self._asked: h11.Request | None = None
@@ -78,12 +63,30 @@ class Connection:
     async def run(self) -> None:
         """Serve until the client, or a limit, ends it."""
         try:
-            while await self._one_request():
-                self._http.start_next_cycle()
-        except h11.RemoteProtocolError as error:
-            await self._refuse(error)
+            try:
+                while await self._one_request():
+                    self._http.start_next_cycle()
+            except h11.RemoteProtocolError as error:
+                await self._refuse(error)
+            await self._linger()
         except (ConnectionLostError, OSError):
             self._writer.transport.abort()  # what it did not take is dropped
+
+    async def turn_away(self) -> None:
+        """Tell a client, whatever it asks, that there are too many."""
+        with suppress(OSError):
+            self._writer.write(_TURNED_AWAY)
+            await self._linger()
+
+    async def _linger(self) -> None:
+        """Say that nothing follows, and take what the client still sends until it hangs up."""
+        self.is_waiting = True
+        if self._writer.can_write_eof():
+            self._writer.write_eof()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._limits.linger_s):
+                while await self._reader.read(4096):
+                    pass
 
     async def _one_request(self) -> bool:
         """Serve one request; whether another may follow."""
@@ -93,13 +96,26 @@ class Connection:
             return False
         self.is_waiting = False
         has_body = not isinstance(self._http.next_event(), h11.EndOfMessage)
-        is_reading = asked.method in _METHODS
-        answer = await self._serve(_request(asked)) if is_reading else _NOT_ALLOWED
-        if isinstance(answer, Stream):
-            await self._send_stream(answer)
-            return False
-        await self._send(await _packed(answer, asked), close=has_body)
+        request = _request(asked)
+        with self._places.for_request(request.path) as is_granted:
+            if not is_granted:
+                await self._send(_TOO_MANY, close=True)
+                return False
+            answer = await self._serve(request) if asked.method in _METHODS else _NOT_ALLOWED
+            if isinstance(answer, Stream):
+                return await self._grant_stream(answer)
+            await self._send(await _packed(answer, asked), close=has_body)
         return self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
+
+    async def _grant_stream(self, stream: Stream) -> bool:
+        """Send a stream if there is a place for it; whether another request may follow."""
+        with self._places.for_stream() as is_granted:
+            if is_granted:
+                await self._send_stream(stream)
+            else:
+                await stream.chunks.aclose()
+                await self._send(_TOO_MANY_STREAMS, close=True)
+        return False
 
     async def _head(self) -> h11.Request | None:
         """The next request's head; None at the end of the connection."""
@@ -180,6 +196,13 @@ class Connection:
             raise ConnectionLostError from None
 
 
+_LATER = (("retry-after", "5"),)
+_TOO_MANY = Answer(b"too many requests at a time\n", status=503, headers=_LATER)
+_TOO_MANY_STREAMS = Answer(b"too many event streams\n", status=503, headers=_LATER)
+_TURNED_AWAY = (
+    b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 5\r\n"
+    b"content-length: 17\r\n\r\ntoo many clients\n"
+)
 _NOT_ALLOWED = Answer(b"only GET and HEAD\n", status=405, headers=(("allow", "GET, HEAD"),))
 
 

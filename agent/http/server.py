@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import aclosing, suppress
+from contextlib import suppress
 
 from agent import logs
 from agent.http.address import Address
-from agent.http.connection import Connection, Limits, Serve
+from agent.http.connection import Connection, Serve
 from agent.http.messages import Answer, Request, Stream, plain
+from agent.http.places import Limits, Places
 from agent.tasks import Retry, keep_running
 
-_TOO_MANY = (
-    b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 5\r\n"
-    b"content-length: 17\r\n\r\ntoo many clients\n"
-)
+_TURNED_AWAY_AT_MOST = 64
+"""Clients that are told to come later at a time; more are dropped without a word."""
 
 
 class HttpServer:
@@ -28,8 +26,9 @@ class HttpServer:
         self._address = address
         self._serve = serve
         self._limits = limits or Limits()
+        self._places = Places(self._limits)
         self._clients: dict[asyncio.Task[None], Connection] = {}
-        self._streams = 0
+        self._turned_away = 0
 
     async def run(self) -> None:
         """Listen for ever."""
@@ -59,13 +58,13 @@ class HttpServer:
     async def _client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - asyncio calls this in a task
-        connection = Connection(reader, writer, self._answer, self._limits)
+        connection = Connection(reader, writer, self._answer, self._places, self._limits)
         try:
             if self._has_room():
                 self._clients[task] = connection
                 await connection.run()
-            else:
-                writer.write(_TOO_MANY)
+            elif self._turned_away < _TURNED_AWAY_AT_MOST:
+                await self._turn_away(connection)
         except asyncio.CancelledError:
             writer.transport.abort()  # not raised again: asyncio's streams log that as an error
         finally:
@@ -88,32 +87,20 @@ class HttpServer:
         oldest.cancel()
         return True
 
+    async def _turn_away(self, connection: Connection) -> None:
+        self._turned_away += 1
+        try:
+            await connection.turn_away()
+        finally:
+            self._turned_away -= 1
+
     async def _answer(self, request: Request) -> Answer | Stream:
         """What is served; a fault in making it is told, and costs this answer only."""
         try:
-            answer = await self._serve(request)
+            return await self._serve(request)
         except Exception as error:  # noqa: BLE001 - the node is worth more than its status page
             logs.emit("http.failed", path=request.path, error=repr(error))
             return plain("internal error; see the agent's log\n", 500)
-        if isinstance(answer, Stream):
-            return self._counted(answer)
-        return answer
-
-    def _counted(self, stream: Stream) -> Answer | Stream:
-        if self._streams >= self._limits.streams:
-            return Answer(b"too many event streams\n", status=503, headers=(("retry-after", "5"),))
-        return Stream(self._count_while(stream.chunks), stream.content_type)
-
-    async def _count_while(
-        self, chunks: AsyncGenerator[bytes, None]
-    ) -> AsyncGenerator[bytes, None]:
-        self._streams += 1
-        try:
-            async with aclosing(chunks):
-                async for chunk in chunks:
-                    yield chunk
-        finally:
-            self._streams -= 1
 
 
 def _name(socket_name: tuple[str, int]) -> str:

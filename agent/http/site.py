@@ -49,6 +49,7 @@ class Site:
         self._edition = 0
         self._paths: dict[str, Callable[[Request], Awaitable[Answer | Stream]]] = {
             "/healthz": self._healthz,
+            "/livez": self._healthz,
             "/readyz": self._readyz,
             "/metrics": self._metrics,
             "/status": self._status,

@@ -9,7 +9,8 @@ from contextlib import asynccontextmanager
 import attrs
 
 from agent.http.address import Address
-from agent.http.connection import Limits, Serve
+from agent.http.connection import Serve
+from agent.http.places import Limits
 from agent.http.server import HttpServer
 from tests.support.hearing import hearing
 

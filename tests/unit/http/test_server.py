@@ -4,13 +4,14 @@ import asyncio
 import gzip
 import json
 import socket
+from collections import Counter
 from collections.abc import AsyncGenerator
 
 import pytest
 
 from agent.http.address import Address
-from agent.http.connection import Limits
 from agent.http.messages import Answer, Request, Stream, plain
+from agent.http.places import PROBES, Limits
 from agent.http.server import HttpServer
 from tests.support.hearing import hearing
 from tests.support.http_client import listening
@@ -188,7 +189,91 @@ async def test_more_streams_than_allowed_are_refused_until_one_ends(echo: Echo) 
         assert (await again.head()).status == 200
 
 
-async def test_more_clients_than_allowed_are_sent_away(echo: Echo) -> None:
+async def test_streams_that_are_asked_for_at_once_are_counted_before_they_begin(
+    echo: Echo,
+) -> None:
+    async with listening(echo.serve, Limits(streams=4)) as site:
+        clients = [await site.connect() for _ in range(40)]
+        for client in clients:
+            client.writer.write(b"GET /stream HTTP/1.1\r\nhost: x\r\n\r\n")
+        heads = await asyncio.gather(*(client.head() for client in clients))
+        assert Counter(head.status for head in heads) == {200: 4, 503: 36}
+
+
+async def test_a_head_request_for_a_stream_gives_its_place_back(echo: Echo) -> None:
+    async with listening(echo.serve, Limits(streams=1, requests=1)) as site:
+        for _ in range(3):
+            client = await site.connect()
+            await client.send("HEAD /stream HTTP/1.1\nhost: x\n\n")
+            assert (await client.head()).status == 200
+            assert await client.rest() == b""
+
+
+async def test_more_requests_than_allowed_are_told_to_come_later(echo: Echo) -> None:
+    async with listening(echo.serve, Limits(requests=2)) as site:
+        for _ in range(2):
+            client = await site.connect()
+            await client.send("GET /stream HTTP/1.1\nhost: x\n\n")
+            await client.reader.readuntil(b"one")
+        third = await site.get("/other")
+        assert third.status == 503
+        assert third.headers["retry-after"] == "5"
+        echo.more.set()
+        async with asyncio.timeout(20):
+            await echo.ended.wait()
+        assert (await site.get("/other")).status == 200
+
+
+@pytest.mark.parametrize("path", sorted(PROBES))
+async def test_probes_are_answered_whatever_all_others_ask_at_once(echo: Echo, path: str) -> None:
+    gate = asyncio.Event()
+
+    async def serve(request: Request) -> Answer | Stream:
+        if request.path == "/slow":
+            await gate.wait()
+        return await echo.serve(request)
+
+    async with listening(serve) as site:
+        clients = [await site.connect() for _ in range(300)]
+        for number, client in enumerate(clients):
+            wanted = (b"/stream", b"/slow", b"/other")[number % 3]
+            client.writer.write(b"GET " + wanted + b" HTTP/1.1\r\nhost: x\r\n\r\n")
+        probes = await asyncio.gather(*(site.get(path) for _ in range(8)))
+        assert {probe.status for probe in probes} == {200}
+        gate.set()
+
+
+async def test_a_thousand_clients_at_once_do_not_keep_a_probe_out(echo: Echo) -> None:
+    async with listening(echo.serve) as site:
+        clients = [asyncio.create_task(site.connect()) for _ in range(1000)]
+        assert (await site.get("/healthz")).status == 200
+        for client in await asyncio.gather(*clients):
+            client.writer.write(b"GET /stream HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert (await site.get("/healthz")).status == 200
+
+
+async def test_more_probes_than_have_places_are_told_to_come_later(echo: Echo) -> None:
+    gate = asyncio.Event()
+
+    async def serve(request: Request) -> Answer | Stream:
+        await gate.wait()
+        return await echo.serve(request)
+
+    async with listening(serve, Limits(probes=1)) as site:
+        first = asyncio.create_task(site.get("/healthz"))
+        await asyncio.sleep(0)
+        second, third = [await site.connect() for _ in range(2)]
+        for client in (second, third):
+            await client.send("GET /healthz HTTP/1.1\nhost: x\n\n")
+        replies = [asyncio.create_task(c.reply()) for c in (second, third)]
+        done, _ = await asyncio.wait({first, *replies}, return_when=asyncio.FIRST_COMPLETED)
+        gate.set()
+        statuses = [r.status for r in await asyncio.gather(first, *replies)]
+        assert {task.result().status for task in done} == {503}
+        assert statuses.count(200) >= 1
+
+
+async def test_a_client_for_which_no_other_can_go_is_turned_away(echo: Echo) -> None:
     async with listening(echo.serve, Limits(connections=2)) as site:
         for _ in range(2):
             client = await site.connect()
@@ -197,6 +282,15 @@ async def test_more_clients_than_allowed_are_sent_away(echo: Echo) -> None:
         third = await site.connect()
         assert (await third.reply()).status == 503
         assert await third.rest() == b""
+
+
+async def test_a_refusal_arrives_though_the_client_is_still_sending(echo: Echo) -> None:
+    """A close with unread bytes resets the connection, and takes the answer with it."""
+    async with listening(echo.serve, Limits(requests=0)) as site:
+        client = await site.connect()
+        client.writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n" + b"x" * 200_000)
+        assert (await client.head()).status == 503
+        client.writer.close()
 
 
 @pytest.mark.parametrize("said", ["", "GET / HT"])
