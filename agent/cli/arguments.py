@@ -150,7 +150,8 @@ def _add_run(commands: _Commands[_Parser]) -> None:
     run.add_argument(
         "--http-address",
         metavar="HOST:PORT",
-        help="serve /metrics, /healthz, /livez, /readyz, /status, /events and a page; off by default",
+        help="serve /metrics, /healthz, /livez, /readyz, /status, /events and a page; "
+        "off by default",
     )
     run.add_argument(
         "--vf-metrics",
