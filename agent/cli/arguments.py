@@ -131,7 +131,7 @@ def _add_run(commands: _Commands[_Parser]) -> None:
         choices=("auto", "watcher", "legacy"),
         default="auto",
         help="how to register: by kubelet's plugin watcher, by its Registration service, or auto "
-        "(default): the watcher where its folder exists",
+        "(default): the watcher where its folder exists and kubelet dials its sockets",
     )
     run.add_argument(
         "--allocation-policy",
