@@ -536,6 +536,13 @@ _ALL = (
         "checked, and interfaces that the host itself uses are not kept out.",
     ),
     LogEvent(
+        "host.devlink_unreadable",
+        WARNING,
+        ("reason",),
+        "The file devlink.json of a laid-out host cannot be read: DDP profiles and whether "
+        "functions may do RDMA are not known.",
+    ),
+    LogEvent(
         "host.pf_down",
         WARNING,
         ("pf", "interface", "driver"),

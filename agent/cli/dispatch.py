@@ -26,6 +26,8 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     code = run(sys.argv[1:] if argv is None else argv)
     sys.stderr.flush()
     if any(thread.daemon for thread in threading.enumerate()):
+        if host := sys.modules.get("agent.cli.host"):
+            host.remove_unpacked()
         os._exit(code)  # a read that hangs in a driver must not hold up the end of the process
     sys.exit(code)
 

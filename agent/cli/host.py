@@ -6,9 +6,11 @@ import asyncio
 import atexit
 import os
 from argparse import Namespace
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
+from agent import logs
 from agent.config.load import Loaded, load_config
 from agent.config.schema import Config
 from agent.config.source import SourceState, read_source
@@ -19,7 +21,8 @@ from agent.roots import Roots
 def roots_of(arguments: Namespace) -> Roots:
     """The host's paths; a recorded host is unpacked first, for as long as the process lives.
 
-    Raises UsageError where the host root is neither a folder nor a recorded host.
+    Raises UsageError where the host root is neither a folder nor a recorded host, and where its
+    ``devlink.json`` cannot be read; ``run`` warns of that and goes on.
     """
     host = Path(arguments.host_root).resolve()
     if host.is_file():
@@ -28,7 +31,28 @@ def roots_of(arguments: Namespace) -> Roots:
         raise UsageError(
             f"--host-root {arguments.host_root}: there is no such folder or recorded host"
         )
-    return Roots(host, arguments.kubelet_dir)
+    roots = Roots(host, arguments.kubelet_dir)
+    if not roots.is_real_host:
+        _check_facts(roots, go_on=arguments.command == "run")
+    return roots
+
+
+def _check_facts(roots: Roots, *, go_on: bool) -> None:
+    from agent.host.devlink import fault_of_file  # noqa: PLC0415 - for laid-out hosts only
+
+    if fault := fault_of_file(roots.host):
+        if not go_on:
+            raise UsageError(fault)
+        logs.emit("host.devlink_unreadable", reason=fault)
+
+
+_unpacked_folders: list[Callable[[], None]] = []
+
+
+def remove_unpacked() -> None:
+    """Remove the recorded hosts that this process unpacked."""
+    while _unpacked_folders:
+        _unpacked_folders.pop()()
 
 
 @cache
@@ -40,7 +64,8 @@ def _unpacked(archive: Path) -> Path:
     if not is_archive(archive):
         return archive
     folder = TemporaryDirectory(prefix="sriov-host-")
-    atexit.register(folder.cleanup)
+    _unpacked_folders.append(folder.cleanup)
+    atexit.register(remove_unpacked)
     unpack(archive, Path(folder.name))
     return Path(folder.name)
 

@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import os
 import tarfile
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from agent.errors import UsageError
 from agent.host.recording import Entry
 
 SUFFIXES = (".tar.gz", ".tgz")
-_MAX_MEMBERS = 2_000_000
-_MAX_FILE_BYTES = 1 << 20
-_MAX_NAME = 1000
-"""Short enough that no path made of two of them passes PATH_MAX."""
+MAX_ENTRIES = 250_000
+"""Three times those of a host with 4096 VFs."""
+MAX_FILE_BYTES = 1 << 20
+MAX_STREAM_BYTES = 512 << 20
+"""Of the archive as it is uncompressed, whether anything is made of them or not."""
+MAX_DISK_BYTES = 512 << 20
+"""What the files and folders take on disk, each at least one block."""
+MAX_NAME = 1000
+"""Bytes; short enough that no path made of two of them passes PATH_MAX."""
+MAX_DEPTH = 64
+"""Folders in folders; sysfs has less than 20."""
+_HEADER_BYTES = 64 << 10
+"""A header is read whole, with the long names that it may hold."""
+_BLOCK_BYTES = 4096
+_SHOWN = 80
 _TYPES = {"folder": tarfile.DIRTYPE, "file": tarfile.REGTYPE, "link": tarfile.SYMTYPE}
 
 
@@ -47,17 +61,56 @@ def is_archive(path: Path) -> bool:
 def unpack(path: Path, folder: Path) -> None:
     """Lay a recorded host out below ``folder``, which must be empty.
 
-    Nothing gets outside of it: a file from a stranger may be opened. Raises UsageError for one
-    that is damaged, is no recording, or tries to. (The filters of tarfile came with Python 3.11.4.)
+    Nothing gets outside of it: a file from a stranger may be opened. Unpacking stops at the first
+    limit that is passed. Raises UsageError for one that is damaged, is no recording, passes a limit
+    or leads out. (The filters of tarfile came with Python 3.11.4, and limit no sizes.)
     """
     try:
-        with tarfile.open(path, mode="r:gz") as tar:
-            _lay_out(tar, folder)
-    except (tarfile.TarError, OSError, EOFError, ValueError) as error:
+        with gzip.open(path) as packed:
+            stream = _Limited(packed)
+            with tarfile.open(fileobj=cast("BinaryIO", stream), mode="r:") as tar:
+                _lay_out(tar, stream, folder)
+        _require_listable(folder)
+    except (tarfile.TarError, OSError, EOFError, ValueError, zlib.error) as error:
         raise UsageError(f"{path} is no recorded host: {error}") from error
+    except RecursionError:
+        fault = "it holds headers of headers, one in the other"
+        raise UsageError(f"{path} is no recorded host: {fault}") from None
 
 
-def _lay_out(tar: tarfile.TarFile, folder: Path) -> None:
+class _Limited:
+    """The uncompressed archive for tarfile, which would read a header of any size into memory."""
+
+    def __init__(self, packed: gzip.GzipFile) -> None:
+        self._packed = packed
+        self.most_at_once = _HEADER_BYTES
+
+    def read(self, size: int) -> bytes:
+        """As a file does; raises ValueError where a limit is passed."""
+        if size > self.most_at_once:
+            raise ValueError(
+                f"a header in it has {size} bytes, at most {self.most_at_once} are allowed"
+            )
+        self._check(self._packed.tell() + size)
+        return self._packed.read(size)
+
+    def seek(self, offset: int) -> int:
+        """Forwards by unpacking; raises ValueError where a limit is passed."""
+        self._check(offset)
+        return self._packed.seek(offset)
+
+    def tell(self) -> int:
+        """Where it is, in uncompressed bytes."""
+        return self._packed.tell()
+
+    def _check(self, offset: int) -> None:
+        if offset > MAX_STREAM_BYTES:
+            raise ValueError(
+                f"uncompressed it is larger than {MAX_STREAM_BYTES >> 20} MiB, which is the limit"
+            )
+
+
+def _lay_out(tar: tarfile.TarFile, stream: _Limited, folder: Path) -> None:
     """Write folders and files first, then links, none below another: so none is written through."""
     links: dict[Path, str] = {}
     for member in _checked(tar):
@@ -69,8 +122,10 @@ def _lay_out(tar: tarfile.TarFile, folder: Path) -> None:
         else:
             place.parent.mkdir(parents=True, exist_ok=True)
             content = tar.extractfile(member)
+            stream.most_at_once = MAX_FILE_BYTES
             with place.open("xb") as file:
                 file.write(content.read() if content else b"")
+            stream.most_at_once = _HEADER_BYTES
     for place, target in links.items():
         if not links.keys().isdisjoint(place.parents):
             raise ValueError(f"{place.relative_to(folder)}: its folder is a link")
@@ -81,20 +136,58 @@ def _lay_out(tar: tarfile.TarFile, folder: Path) -> None:
 
 def _checked(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
     """Folders, small files and links only, with names of a reasonable length."""
-    for number, member in enumerate(tar):
-        if not (member.isdir() or member.isfile() or member.issym()):
-            raise ValueError(f"{member.name}: neither folder, file nor link")
-        if member.size > _MAX_FILE_BYTES or number >= _MAX_MEMBERS:
-            raise ValueError("it is larger than any host")
-        if len(member.name) > _MAX_NAME or len(member.linkname) > _MAX_NAME:
-            raise ValueError("a name in it is longer than any in sysfs")
+    entries = disk_bytes = 0
+    while (member := tar.next()) is not None:
+        tar.members.clear()  # type: ignore[attr-defined] # it would keep all of them
+        name = _shown(member.name)
+        if not (member.isdir() or member.isfile() or member.issym()) or member.issparse():
+            raise ValueError(f"{name}: neither folder, file nor link")
+        _check_name(member)
+        if member.size > MAX_FILE_BYTES:
+            raise ValueError(
+                f"{name}: {member.size} bytes, at most {MAX_FILE_BYTES} are allowed in a file"
+            )
+        entries += 1
+        if entries > MAX_ENTRIES:
+            raise ValueError(f"it has more than {MAX_ENTRIES} entries, which is the limit")
+        if not member.issym():
+            disk_bytes += max(-(-member.size // _BLOCK_BYTES), 1) * _BLOCK_BYTES
+        if disk_bytes > MAX_DISK_BYTES:
+            raise ValueError(
+                f"its files take more than {MAX_DISK_BYTES >> 20} MiB of disk, which is the limit"
+            )
         yield member
+
+
+def _check_name(member: tarfile.TarInfo) -> None:
+    """Raise ValueError for a name or a link's target that is longer or deeper than any in sysfs."""
+    for name in (member.name, member.linkname):
+        if (length := len(os.fsencode(name))) > MAX_NAME:
+            raise ValueError(
+                f"{_shown(name)}: a name of {length} bytes, at most {MAX_NAME} are allowed"
+            )
+        if (depth := name.count("/")) > MAX_DEPTH:
+            raise ValueError(
+                f"{_shown(name)}: {depth} folders deep, at most {MAX_DEPTH} are allowed"
+            )
+
+
+def _shown(name: str) -> str:
+    """A name from a stranger, safe to print, shortened."""
+    return ascii(name if len(name) <= _SHOWN else f"{name[:_SHOWN]}...")[1:-1]
+
+
+def _require_listable(folder: Path) -> None:
+    """Raise OSError where a scan could not even begin."""
+    for name in ("sys/bus/pci/devices", "sys/bus/auxiliary/devices", "sys/class/net"):
+        with suppress(FileNotFoundError):
+            os.listdir(folder / name)  # noqa: PTH208 - nothing is made of the names
 
 
 def _inside(name: str) -> PurePosixPath:
     place = PurePosixPath(name)
     if place.is_absolute() or ".." in place.parts:
-        raise ValueError(f"{name}: leads out of the host")
+        raise ValueError(f"{_shown(name)}: leads out of the host")
     return place
 
 
@@ -102,5 +195,20 @@ def _require_inside(links: Iterable[Path], folder: Path) -> None:
     """Where links lead is told once all are there: one may lead through others."""
     root = os.path.realpath(folder)
     for link in links:
-        if not Path(os.path.realpath(link)).is_relative_to(root):
-            raise ValueError(f"{link.relative_to(folder)}: leads out of the host")
+        if not Path(_target(link)).is_relative_to(root):
+            raise ValueError(f"{_shown(str(link.relative_to(folder)))}: leads out of the host")
+
+
+def _target(link: Path) -> str:
+    """Where a link leads, as the kernel follows it: at most 40 links (path_resolution(7)).
+
+    One that leads nowhere for that reason leads to itself.
+    """
+    try:
+        descriptor = os.open(link, os.O_PATH | os.O_CLOEXEC)
+    except OSError as error:
+        return os.path.realpath(link.parent if error.errno == errno.ELOOP else link)
+    try:
+        return str(Path(f"/proc/self/fd/{descriptor}").readlink())
+    finally:
+        os.close(descriptor)

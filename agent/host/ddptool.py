@@ -35,6 +35,6 @@ def parse(output: bytes) -> str | None:
     """The profile's name in the program's JSON; None where it found none (exit code 8)."""
     try:
         name = json.loads(output)["DDPInventory"]["DDPpackage"]["name"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
     return str(name) or None

@@ -10,6 +10,7 @@ import json
 import struct
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -75,15 +76,31 @@ def from_file(host: int) -> DevlinkFacts:
     "param": {"pci/0000:3b:00.0": [{"name": "enable_rdma", "values": [{"value": true}]}]}}``,
     the two outputs of the devlink program in one object.
     """
-    raw = sysfs.read_all(host, FILE)
+    facts = _parse(sysfs.read_all(host, FILE))
+    return DevlinkFacts() if isinstance(facts, str) else facts
+
+
+def fault_of_file(host: Path) -> str | None:
+    """What is wrong with the ``devlink.json`` of a laid-out host, which a scan passes over."""
+    with sysfs.folder(host) as folder:
+        facts = _parse(sysfs.read_all(folder, FILE)) if folder is not None else None
+    return f"{host / FILE} {facts}, so nothing in it is known" if isinstance(facts, str) else None
+
+
+def _parse(raw: bytes) -> DevlinkFacts | str:
+    """The facts in a file, or why it has none; a file from a stranger may hold anything."""
     try:
         content = json.loads(raw) if raw else {}
         return DevlinkFacts(
             ddp=_ddp_of_json(content.get("info", {})),
             enable_rdma=_enable_rdma_of_json(content.get("param", {})),
         )
-    except (ValueError, AttributeError, TypeError, KeyError, IndexError):
-        return DevlinkFacts()
+    except RecursionError:
+        return "is nested too deeply"
+    except ValueError as error:
+        return f"is no JSON: {error}"
+    except (AttributeError, TypeError, KeyError, IndexError):
+        return "is not in the form of `devlink -j dev info` and `devlink -j dev param show`"
 
 
 def parse_info(messages: Iterable[bytes]) -> dict[str, str]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import tarfile
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -12,6 +14,7 @@ from agent.cli.discover import ALL_NEEDS
 from agent.cli.snapshot import record
 from agent.discovery.scan import scan
 from agent.errors import UsageError
+from agent.host import archive as archive_module
 from agent.host.archive import is_archive, unpack, write_archive
 from agent.host.hardware import CONNECTX6, E810, Hardware
 from agent.host.layout import HostBuilder, Port
@@ -296,3 +299,78 @@ def test_links_in_a_ring_and_to_nothing_are_as_recorded(tmp_path: Path) -> None:
     assert {name: (root / name).readlink() for name in links} == {
         name: Path(target.decode()) for name, target in links.items()
     }
+
+
+@pytest.mark.parametrize(
+    ("members", "fault"),
+    [
+        ([member("sys/" + "a/" * 64 + "x")], "65 folders deep, at most 64 are allowed"),
+        ([member("sys/l", tarfile.SYMTYPE, "../" * 65)], "65 folders deep, at most 64"),
+        ([member("sys/" + "n" * 997)], "a name of 1001 bytes, at most 1000 are allowed"),
+        ([member("big", size=2**20 + 1)], "1048577 bytes, at most 1048576 are allowed in a file"),
+        ([member("sys")], "Not a directory"),
+        ([member("sys/bus", tarfile.SYMTYPE, "bus")], "Too many levels of symbolic links"),
+    ],
+)
+def test_a_limit_that_is_passed_is_named_with_what_was_found(
+    members: list[tarfile.TarInfo], fault: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match=fault):
+        unpack(archive(tmp_path, *members, data=bytes(2**20 + 1)), tmp_path / "target")
+
+
+def compressed(folder: Path, *parts: bytes) -> Path:
+    """An archive of raw blocks."""
+    path = folder / "evil.tar.gz"
+    with gzip.open(path, "wb") as packed:
+        packed.writelines(parts)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("kind", "form"),
+    [
+        (tarfile.XHDTYPE, tarfile.USTAR_FORMAT),
+        (tarfile.XGLTYPE, tarfile.USTAR_FORMAT),
+        (tarfile.GNUTYPE_LONGNAME, tarfile.GNU_FORMAT),
+        (tarfile.GNUTYPE_LONGLINK, tarfile.GNU_FORMAT),
+    ],
+)
+def test_a_header_of_any_size_is_refused_before_it_is_read(
+    kind: bytes, form: Literal[0, 1], tmp_path: Path
+) -> None:
+    header = member("header", kind, size=1 << 30).tobuf(form)
+    with pytest.raises(UsageError, match="a header in it has 1073741824 bytes, at most 65536 are"):
+        unpack(compressed(tmp_path, header, bytes(4096)), tmp_path / "target")
+
+
+def test_headers_of_headers_are_refused(tmp_path: Path) -> None:
+    header = member("header", tarfile.GNUTYPE_LONGNAME, size=2).tobuf(tarfile.GNU_FORMAT)
+    part = header + b"a".ljust(512, b"\0")
+    with pytest.raises(UsageError, match="headers of headers"):
+        unpack(compressed(tmp_path, *[part] * 5000), tmp_path / "target")
+
+
+@pytest.mark.parametrize(
+    ("limit", "value", "fault"),
+    [
+        ("MAX_ENTRIES", 3, "more than 3 entries"),
+        ("MAX_DISK_BYTES", 1 << 20, "more than 1 MiB of disk"),
+        ("MAX_STREAM_BYTES", 1 << 20, "larger than 1 MiB"),
+    ],
+)
+def test_unpacking_stops_at_a_limit_and_not_after_it(
+    limit: str, value: int, fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archive_module, limit, value)
+    members = [member(f"sys/{n}", size=2**19) for n in range(10)]
+    target = tmp_path / "target"
+    with pytest.raises(UsageError, match=fault):
+        unpack(archive(tmp_path, *members, data=bytes(2**19)), target)
+    assert len(list((target / "sys").iterdir())) <= 3
+
+
+def test_a_file_with_holes_is_no_file_of_a_recording(tmp_path: Path) -> None:
+    holes = member("sys/holes", tarfile.GNUTYPE_SPARSE, size=0)
+    with pytest.raises(UsageError, match="neither folder, file nor link"):
+        unpack(compressed(tmp_path, holes.tobuf(tarfile.GNU_FORMAT), bytes(1024)), tmp_path / "t")
