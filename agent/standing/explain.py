@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from agent.model.address import parse_bdf
 from agent.model.device import Device, Netdev
 from agent.model.pci_class import class_text, is_needed
+from agent.pools.allocation import device_nodes, missing_node
 from agent.pools.groups import mates_text
 from agent.pools.reasons import ObjectVerdict, PoolVerdict, pool_verdict, reason
 from agent.pools.records import Pool
@@ -129,6 +130,7 @@ def _facts(device: Device, state: AgentState) -> Iterator[tuple[str, str]]:
     yield "RDMA port", ", ".join(f"{p.rdma}/{p.number} {p.state or 'unknown'}" for p in ports)
     yield "IOMMU group", _iommu_group(device, state)
     yield "VFIO device", device.vfio_device or ""
+    yield "device nodes", _device_nodes(device, state)
     yield "uio", ", ".join(device.uio)
     yield "RDMA", ", ".join(r.name for r in device.rdma)
     yield "P_Key", "" if device.pkey is None else f"0x{device.pkey:04x}"
@@ -145,6 +147,20 @@ def _iommu_group(device: Device, state: AgentState) -> str:
         return ""
     shared = mates_text(device, state.pools.snapshot)
     return f"{device.iommu_group}, shared with {shared}" if shared else str(device.iommu_group)
+
+
+def _device_nodes(device: Device, state: AgentState) -> str:
+    """What a pod would get of the host's ``/dev``, or why it gets nothing."""
+    pools = state.pools
+    resource = pools.resource_of.get(device.id)
+    member = pools.by_resource[resource].by_id[device.id] if resource else None
+    if member is None or not member.present:
+        return ""
+    host = pools.snapshot.nodes
+    lack = missing_node(member, host)
+    if lack:
+        return f"none: {lack}"
+    return ", ".join(node.host_path for node in device_nodes(member, host))
 
 
 def _role(device: Device) -> str:

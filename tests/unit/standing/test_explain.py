@@ -5,6 +5,7 @@ import pytest
 
 from agent.model.device import Netdev, RdmaDevice, VdpaDevice
 from agent.model.link import LinkFact, Links
+from agent.model.nodes import HostNodes
 from agent.rpc.agent import v1
 from agent.standing.explain import explain
 from agent.standing.state import AgentState
@@ -214,3 +215,24 @@ def test_why_a_device_is_given_last_is_among_its_facts() -> None:
     facts = {f.name: f.value for f in device(VF0.id, resting).facts}
     assert facts["given last"].endswith("other devices are preferred for 41 s")
     assert "given last" not in {f.name for f in device(VF0.id).facts}
+
+
+def test_device_nodes_are_named_or_the_one_that_the_host_lacks() -> None:
+    on_vfio = attrs.evolve(VF1, iommu_group=42)
+    snapshot = host(PF0, on_vfio)
+    lacking = HostNodes(is_seen=True, names=frozenset({"vfio/vfio"}))
+    told = [
+        {f.name: f.value for f in device(VF1.id, moment(node, DPDK)).facts}["device nodes"]
+        for node in (snapshot, attrs.evolve(snapshot, nodes=lacking))
+    ]
+    assert told == [
+        "/dev/vfio/vfio, /dev/vfio/42",
+        "none: the host has no device node /dev/vfio/42",
+    ]
+
+
+def test_the_others_in_an_iommu_group_are_named() -> None:
+    mates = [attrs.evolve(v, driver="vfio-pci", iommu_group=42) for v in (VF0, VF1)]
+    told = device(VF1.id, moment(host(PF0, *mates)))
+    facts = {f.name: f.value for f in told.facts}
+    assert facts["IOMMU group"] == f"42, shared with {VF0.id}"
