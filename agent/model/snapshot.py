@@ -11,8 +11,8 @@ from agent.model.device import Device, Kind, Netdev, OtherFunction, Role
 from agent.model.nodes import HostNodes
 from agent.records import frozen
 
-_USERSPACE_DRIVERS = ("vfio", "uio", "igb_uio", "pci-stub")
-"""How drivers begin that make no netdev."""
+_WITHOUT_NETDEV = frozenset({"pci-stub"})
+"""Drivers that make no netdev, beside those for VFIO and UIO."""
 _INFINIBAND_CLASS = 0x0207
 
 
@@ -165,7 +165,9 @@ def lack_netdevs(devices: tuple[Device, ...]) -> bool:
         device.role is Role.PF
         and device.kind is Kind.NET_DEVICE
         and device.driver is not None
-        and not device.driver.startswith(_USERSPACE_DRIVERS)
+        and not device.is_vfio
+        and "uio" not in device.driver
+        and device.driver not in _WITHOUT_NETDEV
         and device.pci_class >> 8 != _INFINIBAND_CLASS
         for device in devices
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 
-from agent.model.device import Device, OtherFunction, Role
+from agent.model.device import Device, OtherFunction, Role, is_vfio_driver
 from agent.model.snapshot import Snapshot
 from agent.pools.held import Held
 from agent.pools.records import Member, Pools
@@ -87,7 +87,7 @@ def _blocks(function: Device | OtherFunction) -> bool:
         return False
     if isinstance(function, Device):
         return not function.is_vfio
-    return "vfio" not in function.driver and function.pci_class >> 8 not in _PCI_BRIDGES
+    return not is_vfio_driver(function.driver) and function.pci_class >> 8 not in _PCI_BRIDGES
 
 
 def _address(function: Device | OtherFunction) -> str:

@@ -20,9 +20,6 @@ from agent.model.pci_class import is_on_request
 from agent.model.snapshot import Snapshot
 from agent.records import frozen
 
-_FOR_USERSPACE = ("vfio", "uio")
-"""Drivers that hand a function to userspace have one of these in their names."""
-
 
 def functions_in_use(snapshot: Snapshot) -> Mapping[str, str]:
     """Device id -> how the host uses it, in one sentence; devices that are free are left out."""
@@ -30,7 +27,7 @@ def functions_in_use(snapshot: Snapshot) -> Mapping[str, str]:
     reasons = ((d.id, _reason(d, host)) for d in snapshot.devices if d.netdevs)
     found = {device_id: reason for device_id, reason in reasons if reason}
     for device in filter(is_on_request, snapshot.devices):
-        if device.driver and not any(word in device.driver for word in _FOR_USERSPACE):
+        if device.driver and not device.is_vfio and "uio" not in device.driver:
             found.setdefault(device.id, f"its driver {device.driver} is the host's own")
     for device in snapshot.devices if found else ():
         if device.role is Role.SF and device.pf_address and device.id in found:

@@ -34,7 +34,7 @@ def lacks_its_netdev(device: Device) -> bool:
 
 def _is_for_userspace(device: Device) -> bool:
     driver = device.driver or ""
-    return bool(device.uio) or "vfio" in driver or "uio" in driver or driver in _WITHOUT_NETDEV
+    return device.is_vfio or bool(device.uio) or "uio" in driver or driver in _WITHOUT_NETDEV
 
 
 def suspicion(device: Device, pools: Pools) -> str:

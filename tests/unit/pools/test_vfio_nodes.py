@@ -12,7 +12,9 @@ from agent.errors import DeviceNotUsableError
 from agent.export.cdi import cdi_document
 from agent.model.device import Device, RdmaDevice, VdpaDevice
 from agent.model.nodes import HostNodes
+from agent.model.snapshot import lack_netdevs
 from agent.pools.allocation import allocation, lost_node
+from agent.pools.suspects import lacks_its_netdev
 from tests.support.devices import host, pf, vf
 from tests.support.pools import one_pool
 
@@ -150,3 +152,14 @@ def test_a_pool_says_which_vhost_node_is_missing() -> None:
     )
     assert notes == (text,)
     assert one_pool(lacking, {"needVhostNet": True}).notes == ()
+
+
+@pytest.mark.parametrize("facts", [{"driver": "mlx5_vfio_pci"}, {"vfio_device": "vfio7"}])
+def test_a_function_on_vfio_is_not_taken_for_one_that_lost_its_netdev(
+    facts: dict[str, Any],
+) -> None:
+    assert lacks_its_netdev(function(driver="iavf"))
+    assert not lacks_its_netdev(function(**{"driver": "nvidia"} | facts))
+    pf_of_it = attrs.evolve(PF0, netdevs=(), **{"driver": "nvidia"} | facts)
+    assert lack_netdevs((attrs.evolve(PF0, netdevs=()),))
+    assert not lack_netdevs((pf_of_it,))
