@@ -16,7 +16,7 @@ from agent.rpc.agent import v1
 from agent.standing.explain import explain
 from agent.standing.legible import encoded
 from agent.standing.state import AgentState
-from agent.standing.status import Title, status
+from agent.standing.status import Title, device_messages, status
 
 
 class AdminService(v1.AdminBase):
@@ -32,7 +32,8 @@ class AdminService(v1.AdminBase):
         state = self._state()
 
         def make() -> bytes:
-            return encoded(status(state, devices=message.devices, title=self._title))
+            whole = encoded(status(state, title=self._title))
+            return b"".join((whole, *_devices(state))) if message.devices else whole
 
         with _bugs_told("Status"):
             return cast("v1.StatusReply", await blocking.compute("answers", make))
@@ -53,6 +54,14 @@ class AdminService(v1.AdminBase):
         async with aclosing(self._journal.follow(after)) as entries:
             async for entry in entries:
                 yield event_message(entry)
+
+
+def _devices(state: AgentState) -> Iterator[bytes]:
+    """The devices of a StatusReply, one after the other.
+
+    Encoded messages in a row are one message, with all the elements of their lists.
+    """
+    return (encoded(v1.StatusReply(devices=[device])) for device in device_messages(state))
 
 
 def event_message(entry: Entry) -> v1.Event:

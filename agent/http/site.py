@@ -15,7 +15,7 @@ from agent.standing.explain import explain
 from agent.standing.json_form import compact
 from agent.standing.readiness import Readiness, readiness
 from agent.standing.state import AgentState
-from agent.standing.status import Title, status
+from agent.standing.status import Title, device_messages, status
 
 _PAGE = Path(__file__).parent / "page"
 _CONTENT_TYPES = {
@@ -114,9 +114,9 @@ class Site:
         if not subject:
             return plain("name a device, a netdev or a resource: /explain?subject=NAME\n", 400)
         async with self._working:
-            found = await blocking.compute("answers", lambda: explain(subject, self._state()))
-        is_known = found.device is not None or found.pool is not None
-        return Answer(compact(found), JSON, status=200 if is_known else 404)
+            state = self._state()  # it needs the loop, the rest does not
+            body, is_known = await blocking.compute("answers", lambda: _explained(subject, state))
+        return Answer(body, JSON, status=200 if is_known else 404)
 
     async def _events(self, request: Request) -> Stream:
         return event_stream(self._journal, request, self._run)
@@ -131,7 +131,15 @@ async def _file(path: Path) -> Answer:
 
 
 def _status_body(state: AgentState, devices: bool, title: Title) -> bytes:  # noqa: FBT001 - for a thread
-    return compact(status(state, devices=devices, title=title))
+    """Made from one device after the other: all of them as objects take megabytes."""
+    lists = {"devices": device_messages(state)} if devices else {}
+    return compact(status(state, title=title), **lists)
+
+
+def _explained(subject: str, state: AgentState) -> tuple[bytes, bool]:
+    """An explanation as JSON, and whether the subject is known."""
+    found = explain(subject, state)
+    return compact(found), found.device is not None or found.pool is not None
 
 
 def _readiness_text(ready: Readiness) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -37,9 +38,51 @@ def text(message: Message) -> str:
     return json.dumps(document(message), indent=2) + "\n"
 
 
-def compact(message: Message) -> bytes:
-    """A message as the shortest JSON text."""
-    return json.dumps(document(message), separators=(",", ":")).encode()
+def compact(message: Message, **lists: Iterable[Message]) -> bytes:
+    """A message as the shortest JSON text, made piece by piece.
+
+    Only one element of a list of messages is an object in memory at a time. ``lists`` are the
+    elements of lists that ``message`` itself does not hold, by the name of their field.
+    """
+    return b"".join(_pieces(message, lists))
+
+
+def _pieces(message: Message, lists: Mapping[str, Iterable[Message]]) -> Iterator[bytes]:
+    before = b"{"
+    for name, key in _fields(type(message)):
+        value = getattr(message, name)
+        items = lists.get(name) or (value if _is_nested(value) else ())
+        pieces: Iterable[bytes] = ()
+        if isinstance(value, Message):
+            pieces = _pieces(value, {})
+        elif name in lists or _is_nested(value):
+            pieces = _list_pieces(items)
+        elif value is not None and value not in ("", []):
+            pieces = (_dumped(value),)
+        for number, piece in enumerate(pieces):
+            if number == 0:
+                yield before + _dumped(key) + b":"
+                before = b","
+            yield piece
+    yield b"{}" if before == b"{" else b"}"
+
+
+def _list_pieces(items: Iterable[Message]) -> Iterator[bytes]:
+    """Nothing for an empty list: it is left out."""
+    before = b"["
+    for item in items:
+        yield before + _dumped(document(item))
+        before = b","
+    if before == b",":
+        yield b"]"
+
+
+def _is_nested(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and isinstance(value[0], Message)
+
+
+def _dumped(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
 
 
 @cache

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from agent.health.link import has_carrier, port_states
 from agent.model.device import Device, Role
@@ -49,7 +49,7 @@ def status(state: AgentState, *, devices: bool = False, title: Title = _untitled
         netlink=state.netlink,
         pools=[pool_message(p, state) for p in state.pools.pools],
         pfs=[_pf(d, state, title) for d in snapshot.devices if d.role is Role.PF],
-        devices=_devices(state) if devices else [],
+        devices=list(device_messages(state)) if devices else [],
         overlaps=[overlap_message(o) for o in state.pools.overlaps],
     )
 
@@ -140,12 +140,11 @@ def link_of(pf: Device, state: AgentState) -> str:
     return {True: "up", False: "down", None: "unknown"}[has_carrier(netdev)]
 
 
-def _devices(state: AgentState) -> list[v1.Device]:
+def device_messages(state: AgentState) -> Iterator[v1.Device]:
+    """Each device of the host, then those that are gone and still in pools."""
     gone = (m for p in state.pools.pools for m in p.members if not m.present)
-    return [
-        *(device_message(d, state) for d in state.pools.snapshot.devices),
-        *(device_message(m.device, state) for m in gone if _is_absent(m, state)),
-    ]
+    yield from (device_message(d, state) for d in state.pools.snapshot.devices)
+    yield from (device_message(m.device, state) for m in gone if _is_absent(m, state))
 
 
 def _is_absent(member: Member, state: AgentState) -> bool:

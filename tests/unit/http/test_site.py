@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -150,3 +151,17 @@ async def test_a_status_in_which_anything_changed_is_sent_again(changed: dict[st
     assert (await shown.get("/status", {"if-none-match": tag})).status == 304
     shown.state = attrs.evolve(STATE, **changed)
     assert (await shown.get("/status", {"if-none-match": tag})).status == 200
+
+
+async def test_the_state_is_asked_for_in_the_loop_whatever_is_made_of_it_elsewhere() -> None:
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    def state() -> AgentState:
+        loops.append(asyncio.get_running_loop())
+        return STATE
+
+    site = Site(state, Journal(), Shown()._metrics, lambda v, d: f"{v}/{d}")
+    for path in ("/readyz", "/status", "/metrics"):
+        assert isinstance(await site.serve(Request(path)), Answer)
+    await site.serve(Request("/explain", {"subject": "net"}))
+    assert len(loops) == 4

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from agent.rpc.agent import v1
 from agent.standing.json_form import compact, document, text
 
@@ -46,3 +48,18 @@ def test_compact_and_indented_text_say_the_same() -> None:
     assert json.loads(compact(message)) == json.loads(text(message)) == document(message)
     assert b" " not in compact(message)
     assert text(message).endswith("}\n")
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_compact_writes_lists_that_the_message_does_not_hold_in_their_place(count: int) -> None:
+    devices = [v1.Device(id=f"d{i}", index=i) for i in range(count)]
+    whole = v1.StatusReply(
+        version="1", devices=devices, pools=[v1.Pool(resource="r")], scan=v1.Scan(number=3)
+    )
+    without = v1.StatusReply(version="1", pools=whole.pools, scan=whole.scan)
+    as_before = json.dumps(document(whole), separators=(",", ":")).encode()
+    assert compact(whole) == compact(without, devices=iter(devices)) == as_before
+
+
+def test_an_empty_message_is_an_empty_object() -> None:
+    assert compact(v1.Explanation()) == b"{}"
