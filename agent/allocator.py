@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 from typing import TypeVar
 
@@ -21,11 +21,12 @@ from agent.export.specs import CdiMode, CdiSpecs
 from agent.health.at_allocate import fault_at_allocate
 from agent.model.answers import Allocation
 from agent.model.device import Device
-from agent.model.events import DeviceRefused, DevicesAllocated, DevicesResting, HostHint
+from agent.model.events import DevicesAllocated, DevicesResting, DevicesReturned, HostHint
 from agent.model.nodes import HostNodes
 from agent.pools.allocation import allocation, members_for, node_names
 from agent.pools.groups import with_held_mates
 from agent.pools.held import Held
+from agent.pools.ledger import SHORT_LIFE_S
 from agent.pools.preference import prefer
 from agent.pools.records import Member, Pool, Pools
 from agent.pools.suspects import suspicion
@@ -86,6 +87,8 @@ class Allocator:
         self._given = given
         self._resting: Mapping[str, float] = {}
         bus.on(DevicesResting, self._rest)
+        self._given_at: dict[str, float] = {}
+        """Device id -> loop time (s) of its newest allocation."""
         self._policy = policy
 
     def _rest(self, event: DevicesResting) -> None:
@@ -100,10 +103,11 @@ class Allocator:
         except (UnknownDeviceError, DeviceNotUsableError) as error:
             logs.emit("allocation.refused", resource=resource, error=str(error))
             if isinstance(error, DeviceNotUsableError):
-                self._bus.publish(DeviceRefused(resource, error.device_id))
+                self._bus.publish(DevicesReturned(resource, (error.device_id,)))
             raise
         given = tuple(m.device.id for m in members)
         self._bus.publish(DevicesAllocated(resource, given))
+        self._given_at.update(dict.fromkeys(given, loop.time()))
         logs.emit(
             "allocation.made",
             resource=resource,
@@ -222,6 +226,7 @@ class Allocator:
         pool = pools.by_resource.get(resource)
         if pool is None:
             return must_include
+        self._note_returned(resource, set(available) - set(must_include))
         policy = pool.config.allocation_policy
         return prefer(
             pool,
@@ -232,6 +237,18 @@ class Allocator:
             pools.held.of(resource),
             last=self._last(pool, pools),
         )
+
+    def _note_returned(self, resource: str, free: Iterable[str]) -> None:
+        """Devices that kubelet offers again soon after they were given: their pod is no more.
+
+        Kubelet has forgotten pods that ended by the time it asks for a preference.
+        """
+        now = asyncio.get_running_loop().time()
+        young = {i: at for i, at in self._given_at.items() if now - at < SHORT_LIFE_S}
+        back = tuple(sorted(i for i in free if i in young))
+        self._given_at = {i: at for i, at in young.items() if i not in back}
+        if back:
+            self._bus.publish(DevicesReturned(resource, back))
 
     def _last(self, pool: Pool, pools: Pools) -> Mapping[str, int]:
         """Which devices are chosen late, the last ones with the highest number.

@@ -23,9 +23,9 @@ from agent.health.records import Health
 from agent.model.answers import Offer
 from agent.model.device import Device
 from agent.model.events import (
-    DeviceRefused,
     DevicesAllocated,
     DevicesResting,
+    DevicesReturned,
     LinksChanged,
     SnapshotTaken,
 )
@@ -122,7 +122,7 @@ class Reconciler:
             bus.on(SnapshotTaken, self.host_changed),
             bus.on(LinksChanged, self.links_changed),
             bus.on(DevicesAllocated, self.allocated),
-            bus.on(DeviceRefused, self.refused),
+            bus.on(DevicesReturned, self.returned),
             bus.on(ResourceLocksChanged, lambda _: self._dirty.set()),
         ]
 
@@ -163,9 +163,9 @@ class Reconciler:
         """Kubelet said who holds what, asked for at ``asked_at`` (loop time, s)."""
         self._update(self.ledger.heard(word, asked_at))
 
-    def refused(self, event: DeviceRefused) -> None:
-        """A pod failed for want of a device."""
-        self._update(self.ledger.refused((event.device_id,), asyncio.get_running_loop().time()))
+    def returned(self, event: DevicesReturned) -> None:
+        """A pod failed, perhaps because of its devices."""
+        self._update(self.ledger.returned(event.device_ids, asyncio.get_running_loop().time()))
 
     def resting(self) -> Mapping[str, float]:
         """Devices to which others are preferred for a while -> for how long still (s)."""

@@ -52,11 +52,11 @@ class ScanStalled:
 
 
 @frozen
-class DeviceRefused:
-    """Kubelet was refused a device, as something is wrong with it: the pod fails."""
+class DevicesReturned:
+    """Devices could not be given, or kubelet offers them again soon after: the pod has failed."""
 
     resource: str
-    device_id: str
+    device_ids: tuple[str, ...]
 
 
 @frozen

@@ -123,8 +123,8 @@ class Ledger:
             given_at={**self.given_at, **dict.fromkeys(fresh, now)},
         )
 
-    def refused(self, device_ids: Iterable[str], now: float) -> Ledger:
-        """The same after an Allocate that was refused: the pod fails, and another takes its place.
+    def returned(self, device_ids: Iterable[str], now: float) -> Ledger:
+        """The same after a pod failed, perhaps because of these devices: another takes its place.
 
         Kubelet would choose the same devices for it.
         """

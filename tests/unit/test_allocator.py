@@ -22,9 +22,10 @@ from agent.errors import DeviceNotUsableError, UnknownDeviceError
 from agent.export.specs import CdiMode, CdiSpecs
 from agent.model.answers import Allocation, DeviceNode
 from agent.model.device import Device, Kind, Netdev, RdmaDevice
-from agent.model.events import DeviceRefused, DevicesAllocated, DevicesResting, HostHint
+from agent.model.events import DevicesAllocated, DevicesResting, DevicesReturned, HostHint
 from agent.model.nodes import HostNodes
 from agent.pools.held import Held, Holder
+from agent.pools.ledger import SHORT_LIFE_S
 from agent.pools.records import Pools
 from agent.roots import Roots
 from tests.support.devices import host, pf, sf, vf
@@ -533,11 +534,35 @@ async def test_devices_that_look_broken_are_preferred_last(roots: Roots) -> None
 
 async def test_a_device_that_is_refused_as_unusable_is_told_on_the_bus(roots: Roots) -> None:
     bus = Bus()
-    refused: list[DeviceRefused] = []
-    bus.on(DeviceRefused, refused.append)
+    refused: list[DevicesReturned] = []
+    bus.on(DevicesReturned, refused.append)
     at = allocator(roots, bus=bus, reread=lambda devices: devices[:1])
     with pytest.raises(DeviceNotUsableError):
         await at.allocate(VF, (A, B))
     with pytest.raises(UnknownDeviceError):
         await at.allocate(VF, ("x",))
-    assert refused == [DeviceRefused(VF, B)]
+    assert refused == [DevicesReturned(VF, (B,))]
+
+
+@pytest.mark.looptime
+async def test_a_device_that_kubelet_offers_again_soon_after_it_was_given_has_come_back(
+    roots: Roots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def at_once(_purpose: str, _path: object, work: Callable[[], Any], **_: object) -> object:
+        return work()
+
+    monkeypatch.setattr(blocking, "call", at_once)  # threads know nothing of virtual time
+    bus = Bus()
+    returned: list[DevicesReturned] = []
+    bus.on(DevicesReturned, returned.append)
+    at = allocator(roots, bus=bus)
+    await at.allocate(VF, (A,))
+    await at.prefer(VF, (A, B), (A,), 2)
+    assert returned == []
+    await at.prefer(VF, (A, B), (), 1)
+    await at.prefer(VF, (A, B), (), 1)
+    assert returned == [DevicesReturned(VF, (A,))]
+    await at.allocate(VF, (B,))
+    await asyncio.sleep(SHORT_LIFE_S)
+    await at.prefer(VF, (A, B), (), 1)
+    assert len(returned) == 1

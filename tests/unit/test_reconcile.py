@@ -10,9 +10,9 @@ from agent.discovery.monitor import QUIET_S
 from agent.health.records import Cause, Health
 from agent.model.answers import Offer
 from agent.model.events import (
-    DeviceRefused,
     DevicesAllocated,
     DevicesResting,
+    DevicesReturned,
     HostHint,
     LinksChanged,
     SnapshotTaken,
@@ -476,7 +476,7 @@ async def test_a_device_whose_pod_failed_soon_rests_and_others_are_preferred(
 async def test_a_device_that_was_refused_rests_and_stays_offered() -> None:
     async with node(*family(2)) as at:
         device = family(2)[1].id
-        at.bus.publish(DeviceRefused(VF, device))
+        at.bus.publish(DevicesReturned(VF, (device,)))
         assert at.reconciler.resting() == {device: REST_S}
         assert at.lists()[-1][1] == ids(2)
 

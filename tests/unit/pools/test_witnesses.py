@@ -119,7 +119,7 @@ def test_a_device_that_comes_back_soon_rests_for_a_while() -> None:
 
 
 def test_a_device_that_was_refused_rests_too() -> None:
-    assert Ledger().refused([A, B], 5.0).resting == {A: 5.0 + REST_S, B: 5.0 + REST_S}
+    assert Ledger().returned([A, B], 5.0).resting == {A: 5.0 + REST_S, B: 5.0 + REST_S}
 
 
 def test_a_device_of_an_earlier_run_does_not_rest_when_it_is_freed() -> None:
