@@ -20,7 +20,7 @@ from agent.options import RunOptions
 from agent.pools.held import Holder
 from agent.pools.ledger import Word
 
-READ_AGAIN_S = 60.0
+READ_AGAIN_S = 20.0
 """After so long the checkpoint is read again though no event told of a change."""
 FILE_LIMIT_S = 1.0
 """For a file of kubelet's, or of the own record."""

@@ -29,6 +29,7 @@ FIXED_TASKS = Counter(
         "RdmaPortWatch.run": 1,
         "Monitor.run": 1,
         "Reconciler.run": 1,
+        "scan_silent_facts": 1,
         "ResourceLocks.run": 1,
         "follow_tree": 1,
         "ConfigKeeper.run": 1,
