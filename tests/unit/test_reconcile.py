@@ -438,9 +438,9 @@ async def test_a_pf_that_is_down_is_warned_of_once_each_time(log_lines: LogLines
         for up in (False, True, False):
             at.bus.publish(admin(up=up))
             await asyncio.sleep(HOLD_S * 2)
-        at.bus.publish(carrier(up=False))
+        at.host(*family(3))
         await asyncio.sleep(HOLD_S * 2)
-        assert at.lists() == [(0.0, ids(2)), (6.0, ids(2, healthy=False))]
+        assert at.lists() == [(0.0, ids(2)), (6.0, ids(3))]
     warning = {"pf": "0000:3b:00.0", "interface": "pf0", "driver": "i40e"}
     assert log_lines.fields("host.pf_down") == [warning] * 2
 

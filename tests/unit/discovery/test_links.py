@@ -562,3 +562,32 @@ def test_an_alternative_name_that_comes_or_goes_is_a_reason_to_scan_its_function
         return at.touched[-2:]
 
     assert following(work, PF0, PF1) == [("link", frozenset({PF0.id}))] * 2
+
+
+@pytest.mark.root
+@needs_root
+def test_any_change_of_ipoib_is_a_reason_to_scan_since_only_a_scan_reads_the_port_below() -> None:
+    ipoib = pf("0000:3b:00.0", "pf0", netdevs=(Netdev("pf0", link_type="infiniband"),))
+
+    async def work(at: Follower) -> frozenset[str] | None:
+        ip("link set peer0 down")
+        await at.until(lambda: "link" in at.hints)
+        return at.touched[-1][1]
+
+    assert following(work, ipoib) == frozenset({ipoib.id})
+
+
+@pytest.mark.root
+@needs_root
+def test_a_pf_that_was_renamed_before_netlink_named_it_is_a_reason_to_scan() -> None:
+    async def work(at: Follower) -> frozenset[str] | None:
+        await at.until(lambda: "netlink" in at.hints)
+        netdev = Netdev("old0", ifindex=socket.if_nametoindex("pf0"), admin_up=True, carrier=True)
+        at.bus.publish(
+            SnapshotTaken(host(pf("0000:3b:00.0", "old0", netdevs=(netdev,))), settled=True)
+        )
+        ip("link set peer0 down")
+        await at.until(lambda: "link" in at.hints)
+        return at.touched[-1][1]
+
+    assert following(work, opened=False, root=Path("/")) == frozenset({"0000:3b:00.0"})

@@ -72,6 +72,11 @@ def test_the_own_carrier_does_not_hide_that_the_pf_has_none() -> None:
     assert check_link(function, host(parent, function), Links()).cause is Cause.NO_CARRIER
 
 
+def test_a_pf_that_is_a_device_itself_is_nothing_to_warn_of_while_it_is_down() -> None:
+    spare = pf("0000:3b:00.0", "pf0", netdevs=(DOWN,))
+    assert not list(unproven_pfs((DOWN,), host(spare), Links()))
+
+
 # InfiniBand
 
 
@@ -216,6 +221,8 @@ def test_a_pf_that_left_its_bond_or_a_bond_that_is_set_down_decides_no_more() ->
     assert verdicts(snapshot, vfs, left) == [True, False]
     still_in = Links({11: LinkFact(11, "p1", admin_up=True, carrier=False, master=90)})
     assert verdicts(snapshot, vfs, still_in) == [True, True]
+    elsewhere = Links({11: LinkFact(11, "p1", admin_up=True, carrier=False, master=91)})
+    assert verdicts(snapshot, vfs, elsewhere) == [True, False]
     bond_down = Links({90: LinkFact(90, "bond0", admin_up=False)})
     assert verdicts(snapshot, vfs, bond_down) == [True, False]
 

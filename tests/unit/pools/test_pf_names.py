@@ -7,6 +7,7 @@ import pytest
 from agent.model.device import Device, Netdev
 from agent.model.snapshot import Snapshot
 from agent.pools.advice import advise
+from agent.selectors import SELECTORS
 from tests.support.devices import host, pf, vf
 from tests.support.pools import assigned, one_pool, pool
 
@@ -37,6 +38,9 @@ def test_a_pattern_fits_netdevs_by_their_own_names_only() -> None:
     snapshot, vfs = nfp("agilio1")
     assert found(snapshot, "agilio*") == []
     assert found(snapshot, "agilio*", "nfp_p0#0") == [vfs[0].id]
+    for name, matches in (("agilio*", False), ("agilio1", True), ("nfp*", True)):
+        criterion = one_pool(snapshot, {"pfNames": [name]}).config.selectors[0].criteria[0]
+        assert SELECTORS["pfNames"].matches(vfs[0], criterion.wanted, snapshot) is matches
 
 
 def test_names_of_one_pf_give_each_function_once() -> None:
