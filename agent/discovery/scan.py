@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Container, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from operator import attrgetter
 from pathlib import Path
@@ -253,7 +253,7 @@ def _bonds(class_net: int | None, devices: Iterable[Device]) -> Iterator[Netdev]
 def _masters(
     class_net: int | None,
     parents: Iterable[tuple[str, tuple[str, ...]]],
-    interfaces: Collection[str],
+    interfaces: Container[str],
 ) -> Iterator[tuple[str, str]]:
     """The masters of some interfaces; only those that something rests on are asked."""
     if class_net is None:
@@ -274,7 +274,7 @@ class _HostRoutes:
     own: OwnRoutes = OwnRoutes()
 
 
-def _host_routes(roots: Roots, interfaces: Collection[str], *, netlink: bool) -> _HostRoutes:
+def _host_routes(roots: Roots, interfaces: Container[str], *, netlink: bool) -> _HostRoutes:
     """From the kernel where it may be asked and answers, else from procfs."""
     if netlink:
         try:

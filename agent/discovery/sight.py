@@ -7,7 +7,7 @@ has another entry in one of them than before counts as changed too, whatever the
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from functools import cached_property
 from itertools import chain
@@ -49,6 +49,17 @@ class Tables:
     devlink: DevlinkFacts = DevlinkFacts()
 
 
+@frozen(eq=False)
+class _Without:
+    """A large collection less some of it, of which few members are asked for."""
+
+    known: Container[str]
+    excluded: Container[str]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.known and name not in self.excluded
+
+
 @frozen(slots=False, eq=False)
 class Sight:
     """What a snapshot is made of."""
@@ -80,10 +91,10 @@ class Sight:
             if self.auxiliary and bdf in self.auxiliary:
                 yield from ((n.name, bdf) for d in self.auxiliary[bdf] for n in d.netdevs)
 
-    def netdevs_of_vfs_and_sfs(self) -> AbstractSet[str]:
+    def netdevs_of_vfs_and_sfs(self) -> Container[str]:
         """The netdevs of all devices but the PFs; a PF's own are read with what rests on them."""
-        of_pfs = {name for pf in self.pfs.values() for name in pf.eswitch.names}
-        return self.home_of.keys() - of_pfs
+        of_pfs = frozenset(chain.from_iterable(pf.eswitch.names for pf in self.pfs.values()))
+        return _Without(self.home_of, of_pfs)
 
     def _devices(self) -> Iterator[Device]:
         yield from (d for o in self.functions.values() if (d := _device_of(o)) is not None)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import socket
 import struct
 import sys
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Container, Iterable, Iterator
 
 from agent.host import netlink_wire as wire
 from agent.host import sysfs
@@ -43,7 +43,7 @@ class OwnRoutes:
     """Those of them by which a route leaves that is not link-local."""
 
 
-def from_kernel(interfaces: Collection[str], tables: Collection[int]) -> OwnRoutes:
+def from_kernel(interfaces: Container[str], tables: Collection[int]) -> OwnRoutes:
     """What this network namespace's kernel tells of some interfaces; ``tables`` are those in use.
 
     A dump that a change interrupted is made again. Raises OSError where the kernel refuses, or the
@@ -58,7 +58,7 @@ def from_kernel(interfaces: Collection[str], tables: Collection[int]) -> OwnRout
     return OwnRoutes()
 
 
-def _asked(interfaces: Collection[str], tables: Collection[int]) -> OwnRoutes:
+def _asked(interfaces: Container[str], tables: Collection[int]) -> OwnRoutes:
     addressed = {}
     for ifindex in sorted(_addressed()):
         name = name_of(ifindex)
@@ -157,14 +157,14 @@ def _number(value: bytes) -> int:
     return int.from_bytes(value[:4], sys.byteorder)
 
 
-def from_procfs(proc: int, interfaces: Collection[str]) -> OwnRoutes:
+def from_procfs(proc: int, interfaces: Container[str]) -> OwnRoutes:
     """The same from ``net/route``, ``net/ipv6_route`` and ``net/if_inet6`` below a procfs.
 
     No file there says which interface an IPv4 address is on: a route stands for one, since the
     kernel makes a route with each address.
     """
-    ipv4 = set(_ipv4_routed(_lines(proc, "net/route"))).intersection(interfaces)
-    lasting = set(_ipv6_addressed(_lines(proc, "net/if_inet6"))).intersection(interfaces)
+    ipv4 = {n for n in _ipv4_routed(_lines(proc, "net/route")) if n in interfaces}
+    lasting = {n for n in _ipv6_addressed(_lines(proc, "net/if_inet6")) if n in interfaces}
     ipv6 = lasting and lasting.intersection(_ipv6_routed(_lines(proc, "net/ipv6_route")))
     return OwnRoutes(tuple(sorted(ipv4 | lasting)), tuple(sorted(ipv4 | ipv6)))
 

@@ -24,8 +24,14 @@ from agent.records import frozen
 def functions_in_use(snapshot: Snapshot) -> Mapping[str, str]:
     """Device id -> how the host uses it, in one sentence; devices that are free are left out."""
     host = _host(snapshot)
-    reasons = ((d.id, _reason(d, host)) for d in snapshot.devices if d.netdevs)
-    found = {device_id: reason for device_id, reason in reasons if reason}
+    busy = host.busy
+    found: dict[str, str] = {}
+    for device in snapshot.devices:
+        for netdev in device.netdevs:
+            if netdev.name in busy or netdev.master or netdev.uppers:
+                if reason := _reason(device, host):
+                    found[device.id] = reason
+                break
     for device in filter(is_on_request, snapshot.devices):
         if device.driver and not device.is_vfio and "uio" not in device.driver:
             found.setdefault(device.id, f"its driver {device.driver} is the host's own")
@@ -45,6 +51,11 @@ class _Host:
     masters: Mapping[str, str]
     routed: frozenset[str]
     """Netdevs with an address and a route of their own."""
+
+    @property
+    def busy(self) -> frozenset[str]:
+        """All of them: almost every device has none of these."""
+        return self.routed.union(self.default_route, self.uppers, self.masters)
 
 
 def _host(snapshot: Snapshot) -> _Host:
