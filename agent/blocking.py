@@ -64,10 +64,22 @@ async def call(
     ``limit_s`` (None = no limit) or while an earlier call of the purpose still hangs. A result that
     comes after that is handed to ``undo``, in the thread.
     """
+    return await _worker(purpose).call(work, str(path), limit_s, undo)
+
+
+def call_now(purpose: str, path: Path | str, work: Callable[[], T], *, limit_s: float) -> T:
+    """The same for a caller that cannot await: the loop waits, so the limit must be short.
+
+    A call that hangs costs that once; further ones are refused at once.
+    """
+    return _worker(purpose).call_now(work, str(path), limit_s)
+
+
+def _worker(purpose: str) -> _Worker:
     worker = _workers.get(purpose)
     if worker is None:
         worker = _workers[purpose] = _Worker(purpose)
-    return await worker.call(work, str(path), limit_s, undo)
+    return worker
 
 
 async def compute(purpose: str, work: Callable[[], T]) -> T:
@@ -87,9 +99,8 @@ async def compute(purpose: str, work: Callable[[], T]) -> T:
 def prepare(*purposes: str) -> None:
     """Make the threads of ``purposes`` now, as far as that can be done."""
     for purpose in purposes:
-        worker = _workers.setdefault(purpose, _Worker(purpose))
         with suppress(NoThreadError):
-            worker.need_thread(purpose)
+            _worker(purpose).need_thread(purpose)
 
 
 def hanging() -> tuple[Hanging, ...]:
@@ -240,14 +251,30 @@ class _Worker:
         undo: Callable[[T], object] | None,
     ) -> T:
         """As :func:`call`."""
-        self._refuse_if_held(path)
-        self.need_thread(path)
-        one = _Call(work, path, undo)
-        self._put(one)
+        one = self._begin(work, path, undo)
         grace_s = GRACE_S if limit_s is not None else 0
         if not one.finished.wait(grace_s):
             await self._wait(one, limit_s)
         return one.outcome()
+
+    def call_now(self, work: Callable[[], T], path: str, limit_s: float) -> T:
+        """As :func:`call_now`."""
+        one = self._begin(work, path, None)
+        if not one.finished.wait(limit_s) and one.give_up():
+            with suppress(RuntimeError):  # no loop runs: nobody follows the log
+                self._say_late(one, asyncio.get_running_loop())
+            raise _late(one.path, limit_s)
+        return one.outcome()
+
+    def _begin(
+        self, work: Callable[[], T], path: str, undo: Callable[[T], object] | None
+    ) -> _Call[T]:
+        """Give a call to a thread."""
+        self._refuse_if_held(path)
+        self.need_thread(path)
+        one = _Call(work, path, undo)
+        self._put(one)
+        return one
 
     def _refuse_if_held(self, path: str) -> None:
         """Raises TimeoutError while as many calls hang as there may be threads."""
@@ -282,8 +309,7 @@ class _Worker:
             raise
         if one.give_up():
             self._say_late(one, loop)
-            text = f"no answer within {limit_s:g} s; does its file system hang?"
-            raise TimeoutError(errno.ETIMEDOUT, text, one.path)
+            raise _late(one.path, limit_s)
 
     def _say_late(self, one: _Call[T], loop: asyncio.AbstractEventLoop) -> None:
         """Say that a call hangs, and later that it does no more."""
@@ -305,6 +331,11 @@ class _Worker:
         logs.forget("file.hangs", self._purpose)
         logs.emit("file.answers", purpose=self._purpose, path=path)
         _tell_receivers()
+
+
+def _late(path: str, limit_s: float | None) -> TimeoutError:
+    text = f"no answer within {limit_s:g} s; does its file system hang?"
+    return TimeoutError(errno.ETIMEDOUT, text, path)
 
 
 def _age_s(one: _Call[T]) -> float:

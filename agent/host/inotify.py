@@ -127,7 +127,7 @@ class DirectoryWatch:
     async def _off_loop(
         self, work: Callable[[], T], undo: Callable[[T], object] | None = None
     ) -> T:
-        path = self._directories[0] if self._directories else Path()
+        path = ", ".join(map(str, self._directories))
         return await blocking.call(self._purpose, path, work, undo=undo)
 
     def _touches_files(self, event: Event) -> bool:

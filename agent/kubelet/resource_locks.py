@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import re
@@ -13,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from agent import logs
+from agent import blocking, logs
 from agent.bus import Bus
 from agent.kubelet.hints import LockFilesChanged, PluginFoldersChanged
 from agent.model.plugin_events import ResourceLocksChanged, ServerEnded
@@ -26,6 +27,8 @@ _SUFFIX = ".lock"
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 _ENCODED = re.compile(r"%([0-9A-F]{2})")
 _NAME_MAX = 255
+ASK_LIMIT_S = 0.1
+"""How long the loop waits for the folders' file system to answer."""
 _HOLDER_MAX_BYTES = 1024
 _READ_ONLY = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -58,6 +61,8 @@ class ResourceLocks:
         self._signature = _signature(config_file)
         self._wanted: frozenset[str] = frozenset()
         self._entries: dict[str, _Entry] = {}
+        self._hangs = False
+        """Whether the file system of the folders did not answer when it was last asked."""
         self._due = Event()
         self._retry = Retry()
         self._leave = ExitStack()
@@ -76,12 +81,14 @@ class ResourceLocks:
         traceback: TracebackType | None,
     ) -> None:
         self._leave.close()
+        self._ask_folders()
         for resource in tuple(self._entries):
             self._release(resource)
 
     def want(self, resources: Collection[str]) -> frozenset[str]:
         """Make ``resources`` the wanted ones; returns those that this process may serve now."""
         self._wanted = frozenset(resources)
+        self._ask_folders()
         for resource, entry in tuple(self._entries.items()):
             if resource not in self._wanted and not entry.is_held:
                 self._release(resource)
@@ -94,7 +101,7 @@ class ResourceLocks:
     def waiting(self) -> Mapping[str, str]:
         """The wanted resources that another process serves, with the name of that process."""
         return {
-            resource: _read_holder(entry.fd)
+            resource: "unknown" if self._hangs else _read_holder(entry.fd)
             for resource, entry in sorted(self._entries.items())
             if entry.fd is not None and not entry.is_held
         }
@@ -102,7 +109,8 @@ class ResourceLocks:
     def others(self) -> frozenset[str]:
         """The resources that other processes have locked."""
         found: set[str] = set()
-        for folder in self._folders:
+        self._ask_folders()
+        for folder in () if self._hangs else self._folders:
             with suppress(OSError):
                 names = os.listdir(folder / LOCK_FOLDER)  # noqa: PTH208 - names are all it takes
                 found.update(self._locked_by_others(folder / LOCK_FOLDER, names))
@@ -121,8 +129,29 @@ class ResourceLocks:
         while True:
             await self._due.wait()
             await self._retry.wait()
+            self._ask_folders()
             self._try_again()
             self._plan()
+
+    def _ask_folders(self) -> None:
+        """Find out in a thread whether the folders answer, before files there are opened here.
+
+        While they do not, no lock file is opened, read or removed.
+        """
+        path = ", ".join(map(str, self._folders))
+        try:
+            blocking.call_now("locks", path, self._touch_folders, limit_s=ASK_LIMIT_S)
+        except TimeoutError:
+            self._hangs = True
+        except OSError:  # no thread can be made
+            self._hangs = False
+        else:
+            self._hangs = False
+
+    def _touch_folders(self) -> None:
+        for folder in self._folders:
+            with suppress(OSError):
+                os.listdir(folder / LOCK_FOLDER)  # noqa: PTH208 - to see that it answers
 
     def _plan(self) -> None:
         """Let ``run`` work while a lock is missing, and only then."""
@@ -169,6 +198,7 @@ class ResourceLocks:
     def _renew(self) -> None:
         """Lock the files that are in place now, after kubelet's folders changed."""
         self._retry.hint()
+        self._ask_folders()
         held = [resource for resource, entry in self._entries.items() if entry.is_held]
         lost = [resource for resource in held if self._is_lost(resource)]
         if lost:
@@ -197,6 +227,7 @@ class ResourceLocks:
 
     def _server_ended(self, event: ServerEnded) -> None:
         if event.resource in self._entries and event.resource not in self._wanted:
+            self._ask_folders()
             self._release(event.resource)
 
     def _take(self, resource: str) -> _Entry:
@@ -219,7 +250,7 @@ class ResourceLocks:
         os.close(entry.fd)
 
     def _remove(self, resource: str, fd: int) -> None:
-        for folder in self._folders:
+        for folder in () if self._hangs else self._folders:
             path = folder / LOCK_FOLDER / _file_name(resource)
             with suppress(OSError):
                 if os.path.samestat(os.fstat(fd), path.lstat()):
@@ -229,7 +260,9 @@ class ResourceLocks:
     def _open(self, resource: str) -> int | None:
         """A descriptor of the lock file in the first folder that has room for it; None = none."""
         problem: OSError | None = None
-        for folder in self._folders:
+        if self._hangs:
+            problem = TimeoutError(errno.ETIMEDOUT, "the file system hangs", str(self._folders[0]))
+        for folder in () if self._hangs else self._folders:
             try:
                 return _open_lock(folder, _file_name(resource))
             except FileNotFoundError:

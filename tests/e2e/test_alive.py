@@ -274,7 +274,8 @@ def test_an_idle_agent_sleeps_and_says_nothing(
         lines, switches = len(agent.raw), voluntary_switches(agent.process.pid)
         time.sleep(10)
         assert len(agent.raw) == lines
-        assert voluntary_switches(agent.process.pid) - switches <= 5
+        # Pod-resources, which is missing here, is asked for every ten seconds, in a thread.
+        assert voluntary_switches(agent.process.pid) - switches <= 20
 
 
 def voluntary_switches(pid: int) -> int:

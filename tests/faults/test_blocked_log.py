@@ -1,0 +1,95 @@
+"""Standard error is a pipe whose reader has stopped, such as a log driver that hangs."""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from agent.host.layout import HostBuilder
+from tests.e2e.conftest import ConfigFile, pool
+from tests.support.kubelet import Kubelet
+
+PF = "0000:3b:00.0"
+NET = "example.com/net"
+WRONG_KEYS = 400
+"""Each is a line of the log."""
+DROPPED = re.compile(r"^sriov_agent_log_lines_dropped_total (\S+)$", re.MULTILINE)
+
+
+@contextmanager
+def agent_whose_log_nobody_reads(
+    host: HostBuilder, config: ConfigFile, port: int
+) -> Iterator[subprocess.Popen[bytes]]:
+    command = [
+        *(sys.executable, "-m", "agent", "run", "--log-format", "json"),
+        *("--host-root", str(host.root), "--config-file", str(config.path)),
+        *("--http-address", f"127.0.0.1:{port}"),
+    ]
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as agent:
+        try:
+            yield agent
+        finally:
+            agent.kill()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def dropped(port: int) -> float:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+            found = DROPPED.search(answer.read().decode())
+    except OSError:  # it does not listen yet
+        return 0
+    assert found is not None
+    return float(found[1])
+
+
+def write(config: ConfigFile, number: int) -> None:
+    wrong = {f"misspelt{key}of{number}": "x" * 100 for key in range(WRONG_KEYS)}
+    config.write({**pool("net", drivers=["iavf"]), **wrong})
+
+
+def test_a_log_that_nobody_reads_stops_nothing_and_says_afterwards_what_was_dropped(
+    host: HostBuilder, config: ConfigFile, kubelet: Kubelet
+) -> None:
+    host.pf(PF, "ens1f0", vfs=8)
+    write(config, 0)
+    port = free_port()
+    with agent_whose_log_nobody_reads(host, config, port) as agent:
+        kubelet.wait_for(lambda k: len(k.allocatable(NET)) == 8)
+        number = 0
+        while not dropped(port):
+            number += 1
+            write(config, number)
+            assert kubelet.allocate(NET, host.vfs(PF)[number % 8]).envs
+        assert agent.stderr is not None
+        said = next(line for line in agent.stderr if b'"log.dropped"' in line)
+        assert b'"count": ' in said
+        assert kubelet.allocate(NET, host.vfs(PF)[0]).envs
+
+
+def test_sigterm_ends_an_agent_whose_log_nobody_reads(
+    host: HostBuilder, config: ConfigFile, kubelet: Kubelet
+) -> None:
+    host.pf(PF, "ens1f0", vfs=8)
+    write(config, 0)
+    port = free_port()
+    with agent_whose_log_nobody_reads(host, config, port) as agent:
+        kubelet.wait_for(lambda k: len(k.allocatable(NET)) == 8)
+        number = 0
+        while not dropped(port):
+            number += 1
+            write(config, number)
+        agent.send_signal(signal.SIGTERM)
+        assert agent.wait(30) == 0
