@@ -60,8 +60,8 @@ FIRST_HOLDERS_WITHIN_S = 0.5
 NETLINK_AFTER_S = 1.0
 """When netlink is loaded at the latest; before, as soon as kubelet has its lists."""
 
-STOP_WITHIN_S = 1.5
-"""How long the agent takes to stop at most; the limits of all parts together are less."""
+STOP_WITHIN_S = 1.8
+"""How long the agent takes to stop at most: then the process ends whatever still hangs."""
 
 
 async def run_agent(options: RunOptions, stop: asyncio.Event | None = None) -> None:
@@ -241,6 +241,7 @@ class Daemon:
             try:
                 snapshot = await self._first_look(claims, asking, follower)
                 self._serving = True
+                blocking.prepare("reread")  # pods get devices also if no thread can be made later
                 gc.freeze()  # modules and the first scan stay: no collection need walk through them
                 await together(*self._followers(snapshot, follower, asking))
             finally:

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -159,6 +160,11 @@ int inotify_add_watch(int queue, const char *path, unsigned int mask)
 {
     int (*real)(int, const char *, unsigned int) = dlsym(RTLD_NEXT, "inotify_add_watch");
     return fails("watch", AT_FDCWD, path) ? -1 : real(queue, path, mask);
+}
+
+int pthread_create(pthread_t *thread, const pthread_attr_t *how, void *(*body)(void *), void *given)
+{
+    return fails("thread", AT_FDCWD, "/thread") ? EAGAIN : REAL(pthread_create)(thread, how, body, given);
 }
 
 int bind(int file, const struct sockaddr *address, socklen_t size)
