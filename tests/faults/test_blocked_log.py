@@ -55,41 +55,45 @@ def dropped(port: int) -> float:
     return float(found[1])
 
 
-def write(config: ConfigFile, number: int) -> None:
+def write(config: ConfigFile, kubelet: Kubelet, number: int) -> None:
+    """A pool of another size than before, among keys that are worth a line each."""
     wrong = {f"misspelt{key}of{number}": "x" * 100 for key in range(WRONG_KEYS)}
-    config.write({**pool("net", drivers=["iavf"]), **wrong})
+    last = 6 + number % 2
+    config.write({**pool("net", pfNames=[f"ens1f0#0-{last}"]), **wrong})
+    kubelet.wait_for(lambda k: len(k.allocatable(NET)) == last + 1, "the edit in force")
+
+
+def fill_the_log(config: ConfigFile, kubelet: Kubelet, host: HostBuilder, port: int) -> None:
+    """Edit and allocate until lines are dropped."""
+    number = 0
+    while not dropped(port):
+        write(config, kubelet, number)
+        assert kubelet.allocate(NET, host.vfs(PF)[number % 6]).envs
+        number += 1
 
 
 def test_a_log_that_nobody_reads_stops_nothing_and_says_afterwards_what_was_dropped(
     host: HostBuilder, config: ConfigFile, kubelet: Kubelet
 ) -> None:
     host.pf(PF, "ens1f0", vfs=8)
-    write(config, 0)
+    config.write(pool("net", drivers=["iavf"]))
     port = free_port()
     with agent_whose_log_nobody_reads(host, config, port) as agent:
         kubelet.wait_for(lambda k: len(k.allocatable(NET)) == 8)
-        number = 0
-        while not dropped(port):
-            number += 1
-            write(config, number)
-            assert kubelet.allocate(NET, host.vfs(PF)[number % 8]).envs
+        fill_the_log(config, kubelet, host, port)
         assert agent.stderr is not None
         said = next(line for line in agent.stderr if b'"log.dropped"' in line)
         assert b'"count": ' in said
-        assert kubelet.allocate(NET, host.vfs(PF)[0]).envs
 
 
 def test_sigterm_ends_an_agent_whose_log_nobody_reads(
     host: HostBuilder, config: ConfigFile, kubelet: Kubelet
 ) -> None:
     host.pf(PF, "ens1f0", vfs=8)
-    write(config, 0)
+    config.write(pool("net", drivers=["iavf"]))
     port = free_port()
     with agent_whose_log_nobody_reads(host, config, port) as agent:
         kubelet.wait_for(lambda k: len(k.allocatable(NET)) == 8)
-        number = 0
-        while not dropped(port):
-            number += 1
-            write(config, number)
+        fill_the_log(config, kubelet, host, port)
         agent.send_signal(signal.SIGTERM)
         assert agent.wait(30) == 0
