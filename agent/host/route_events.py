@@ -1,8 +1,9 @@
 """Tells when the host begins or ends to use an interface: what the guard looks at has changed.
 
-That is default routes, addresses, and interfaces that become ports of a bond, a bridge or the like.
-Nodes change thousands of routes and links; a socket filter lets the kernel drop what
-says nothing of these, so that it costs nothing, which is why this is a plain socket.
+That is default routes, rules that may use another table of routes, addresses, and interfaces that
+become ports of a bond, a bridge or the like. Nodes change thousands of routes and links; a socket
+filter lets the kernel drop what says nothing of these, so that it costs nothing, which is why this
+is a plain socket.
 
 The kernel says nothing of IPv4 routes that end with the last address of their interface, or with
 the interface set down, so both are listened for as well.
@@ -27,14 +28,18 @@ from agent.records import frozen
 _RTMGRP_LINK = 0x1  # uapi linux/rtnetlink.h
 _RTMGRP_IPV4_IFADDR = 0x10
 _RTMGRP_IPV4_ROUTE = 0x40
+_RTMGRP_IPV4_RULE = 0x80
 _RTMGRP_IPV6_IFADDR = 0x100
 _RTMGRP_IPV6_ROUTE = 0x400
+_RTNLGRP_IPV6_RULE_MASK = 1 << 18  # of group 19, which has no mask of its own in the header
 _GROUPS = (
     _RTMGRP_LINK
     | _RTMGRP_IPV4_IFADDR
     | _RTMGRP_IPV4_ROUTE
+    | _RTMGRP_IPV4_RULE
     | _RTMGRP_IPV6_IFADDR
     | _RTMGRP_IPV6_ROUTE
+    | _RTNLGRP_IPV6_RULE_MASK
 )
 _SO_ATTACH_FILTER = 26  # uapi asm-generic/socket.h
 _RECEIVE_BYTES = 1 << 16
@@ -65,7 +70,7 @@ class LinkChange:
 
 
 Change = AddressChange | LinkChange | None
-"""None = a default route, or a route of a watched interface, came or went."""
+"""None = a default route, a rule, or a route of a watched interface came or went."""
 
 
 class DefaultRouteEvents:

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator
 RTM_NEWLINK = 16  # uapi linux/rtnetlink.h
 RTM_NEWADDR, RTM_DELADDR = 20, 21
 _RTM_NEWROUTE = 24
+_RTM_NEWRULE = 32
 _AF_INET = 2
 _SCOPE_LINK = 253
 _RTA_OIF = 4
@@ -61,6 +62,8 @@ def _steps(addressed: Interfaces, stacked: Interfaces) -> Iterator[Step]:
     yield (_LOAD_BYTE, 0, 0, _TYPE)
     yield from _when(RTM_NEWADDR, addresses)
     yield from _when(RTM_DELADDR, [*_addresses_that_go(), *addresses])
+    yield (_AT_LEAST, 0, 1, _RTM_NEWRULE)
+    yield _KEEP
     yield (_AT_LEAST, 0, 1, _RTM_NEWROUTE)
     yield (_JUMP, 0, 0, 2 + len(links))  # to the routes: only such a jump reaches so far
     yield (_EQUAL, 1, 0, RTM_NEWLINK)

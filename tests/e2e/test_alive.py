@@ -225,6 +225,25 @@ def test_a_held_device_that_vanishes_stays_in_the_list_as_unhealthy(
             assert agent.wait_for("device.unhealthy")["cause"] == "device gone"
 
 
+def test_a_vf_joins_once_bound_and_a_held_one_that_is_unbound_is_unhealthy(
+    host: HostBuilder, config: ConfigFile, kubelet: Kubelet
+) -> None:
+    host.pf(PF, "ens1f0", vfs=2)
+    held, late = host.vfs(PF)
+    host.set_driver(late, None)
+    config.write(pool("net", pfNames=["ens1f0"]))
+    with PodResources(host.roots.kubelet) as pods:
+        pods.holds("worker", "main", NET, held)
+        with AgentProcess(host.root, config.path) as agent:
+            kubelet.wait_for(lambda k: ids(k) == (held,))
+            host.set_driver(late, "iavf")
+            kubelet.wait_for(lambda k: ids(k) == (held, late))
+            host.set_driver(held, None)
+            kubelet.wait_for(lambda k: ids(k) == (late,))
+            assert agent.wait_for("device.unhealthy")["cause"] == "driver"
+            assert [d.id for d in lists_of(kubelet)[-1]] == [held, late]
+
+
 def test_the_second_agent_of_a_node_waits_and_takes_over(
     host: HostBuilder, config: ConfigFile, kubelet: Kubelet
 ) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import subprocess
 from collections.abc import Callable, Coroutine
 from typing import TypeVar
 
@@ -64,6 +65,22 @@ def test_every_form_of_a_default_route_is_noticed(command: str) -> None:
         return is_quiet(routes)
 
     assert on_routes(work)
+
+
+@pytest.mark.parametrize(
+    "rule", ["rule add from 192.0.2.1 lookup 100", "rule add to 10.0.0.0/8 lookup 100"]
+)
+@pytest.mark.parametrize("family", ["-4", "-6"])
+def test_a_rule_that_may_use_another_table_is_noticed(rule: str, family: str) -> None:
+    if family == "-6":
+        rule = rule.replace("192.0.2.1", "fd00::1").replace("10.0.0.0/8", "fd00::/16")
+
+    async def work(routes: DefaultRouteEvents) -> Change:
+        run = ["ip", family, *rule.split()]
+        subprocess.run(run, check=True)  # noqa: ASYNC221 - nothing else is to run meanwhile
+        return await routes.changed()
+
+    assert on_routes(work) is None
 
 
 def test_a_default_route_that_goes_is_noticed_too() -> None:
