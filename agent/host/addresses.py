@@ -97,8 +97,8 @@ def owner_of_address(message: bytes) -> int | None:
     _family, _length, flags, scope, ifindex = _IFADDRMSG.unpack_from(message)
     if scope >= _SCOPE_LINK or not flags & _IFA_F_PERMANENT:
         return None
-    told = dict(wire.attributes(message[_IFADDRMSG.size :]))
-    address = told.get(_IFA_LOCAL) or told.get(_IFA_ADDRESS, b"")
+    values = dict(wire.attributes(message[_IFADDRMSG.size :]))
+    address = values.get(_IFA_LOCAL) or values.get(_IFA_ADDRESS, b"")
     return None if is_link_local(address) else int(ifindex)
 
 
@@ -134,14 +134,18 @@ def legs(route: bytes, tables: Collection[int]) -> Iterator[int]:
     if len(route) < _RTMSG.size:
         return
     _family, _len, _src, _tos, table, _protocol, _scope, kind, _flags = _RTMSG.unpack_from(route)
-    told = dict(wire.attributes(route[_RTMSG.size :]))
-    if _RTA_TABLE in told:
-        table = _number(told[_RTA_TABLE])
-    if kind != _RTN_UNICAST or table not in tables or is_link_local(told.get(_RTA_DST, b"\0" * 4)):
+    values = dict(wire.attributes(route[_RTMSG.size :]))
+    if _RTA_TABLE in values:
+        table = _number(values[_RTA_TABLE])
+    if (
+        kind != _RTN_UNICAST
+        or table not in tables
+        or is_link_local(values.get(_RTA_DST, b"\0" * 4))
+    ):
         return
-    if _RTA_OIF in told:
-        yield _number(told[_RTA_OIF])
-    yield from multipath(told.get(_RTA_MULTIPATH, b""))
+    if _RTA_OIF in values:
+        yield _number(values[_RTA_OIF])
+    yield from multipath(values.get(_RTA_MULTIPATH, b""))
 
 
 def multipath(value: bytes) -> Iterator[int]:
@@ -160,7 +164,7 @@ def _number(value: bytes) -> int:
 def from_procfs(proc: int, interfaces: Container[str]) -> OwnRoutes:
     """The same from ``net/route``, ``net/ipv6_route`` and ``net/if_inet6`` below a procfs.
 
-    No file there says which interface an IPv4 address is on: a route stands for one, since the
+    No file there says which interface an IPv4 address is on: a route counts as one, since the
     kernel makes a route with each address.
     """
     ipv4 = {n for n in _ipv4_routed(_lines(proc, "net/route")) if n in interfaces}
@@ -217,7 +221,7 @@ def _hex(text: str) -> int | None:
 
 
 def _address(text: str) -> bytes:
-    """Sixteen bytes; one that is none is told as link-local, which does not count."""
+    """Sixteen bytes; text that is no address gives a link-local one, which does not count."""
     try:
         address = bytes.fromhex(text)
     except ValueError:

@@ -147,11 +147,11 @@ def _change(message: bytes) -> Change:
         return AddressChange(_ADDRESS_INDEX.unpack_from(message)[0])
     if kind != kinds.RTM_NEWLINK:
         return None
-    told = dict(attributes(message[_ATTRIBUTES_AT:]))
-    master = told.get(_IFLA_MASTER)
+    values = dict(attributes(message[_ATTRIBUTES_AT:]))
+    master = values.get(_IFLA_MASTER)
     return LinkChange(
         ifindex=ifindex,
-        name=told.get(_IFLA_IFNAME, b"").split(b"\0", 1)[0].decode(errors="surrogateescape"),
+        name=values.get(_IFLA_IFNAME, b"").split(b"\0", 1)[0].decode(errors="surrogateescape"),
         is_down=bool(changed & kinds.IFF_UP and not flags & kinds.IFF_UP),
         master=None if master is None else _NUMBER.unpack(master)[0],
     )

@@ -44,11 +44,11 @@ def table_of(rule: bytes) -> int:
     if len(rule) < _RULE.size:
         return 0
     action, _flags = _RULE.unpack_from(rule)
-    told = dict(wire.attributes(rule[_RULE.size :]))
-    suppressed = told.get(_FRA_SUPPRESS_PREFIXLEN)
+    values = dict(wire.attributes(rule[_RULE.size :]))
+    suppressed = values.get(_FRA_SUPPRESS_PREFIXLEN)
     if action != _TO_TABLE or (suppressed and _number(suppressed) != _NOT_SUPPRESSED):
         return 0
-    table = told.get(_FRA_TABLE)
+    table = values.get(_FRA_TABLE)
     return _number(table) if table else rule[_TABLE_AT]
 
 

@@ -80,7 +80,7 @@ def is_of_class(pci_class: int, wanted: str) -> bool:
 
 
 def class_need(digits: str) -> str:
-    """What a scan is told where a pool asks for a class; an empty one means every class."""
+    """The need that a scan takes for a PCI class; empty digits mean every class."""
     return _NEED + digits
 
 

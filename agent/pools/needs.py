@@ -1,4 +1,4 @@
-"""What pools ask for that a scan does not read unless it is told to."""
+"""What pools ask for that a scan reads on request only."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from agent.model.pci_class import class_need
 
 
 def class_needs(config: Config) -> frozenset[str]:
-    """The PCI classes that selectors name, as a scan is told of them."""
+    """The PCI classes that selectors name, in the form that a scan takes."""
     return frozenset(
         class_need(digits)
         for pool in config.pools

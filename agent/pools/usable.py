@@ -29,7 +29,7 @@ def pfs_with_sub_functions_in_use(snapshot: Snapshot, held: Held) -> Mapping[str
 
     A sub-function is in use if kubelet says that a pod holds it. It also counts as in use if it has
     a driver, and neither a netdev nor a vDPA device here: then its netdev is in the network
-    namespace of a pod, of which kubelet may not have told yet. A sub-function that waits here for
+    namespace of a pod, which kubelet may not have listed yet. A sub-function that waits here for
     a pod does not count.
     """
     role = Role.SF
