@@ -295,8 +295,11 @@ class LinkMonitor:
         addressed = frozenset(numbers(self._snapshot.addressed_netdevs))
         stacked = frozenset(numbers(name for name, _ in self._snapshot.masters))
         if (addressed, stacked) != self._watched:
+            try:
+                self._routes.watch(addressed, stacked)
+            except OSError:  # the socket is gone, and the next session begins with another one
+                return
             self._watched = (addressed, stacked)
-            self._routes.watch(addressed, stacked)
             self._bus.publish(HostHint("route", frozenset()))  # what came before it passed
 
 

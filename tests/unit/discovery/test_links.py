@@ -393,6 +393,24 @@ def test_an_address_of_a_vf_and_a_route_by_it_are_reasons_to_scan() -> None:
 
 @pytest.mark.root
 @needs_root
+def test_a_vf_that_is_used_while_the_socket_of_routes_is_gone_is_followed_with_the_next_one() -> (
+    None
+):
+    async def work(at: Follower) -> bool:
+        routes = at.monitor._routes
+        assert routes is not None
+        routes._socket.close()
+        ip("addr add 192.0.2.1/32 dev pf1")
+        addressed = attrs.evolve(host(PF0, VF0), addressed_netdevs=("pf1",))
+        at.bus.publish(SnapshotTaken(addressed, settled=True))
+        assert at.monitor._watched == (frozenset(), frozenset())
+        return True
+
+    assert following(work, PF0, VF0, known=("pf0",))
+
+
+@pytest.mark.root
+@needs_root
 def test_a_vlan_on_top_of_a_vf_is_a_reason_to_scan_though_it_is_linked_late(
     tmp_path: Path,
 ) -> None:
