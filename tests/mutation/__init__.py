@@ -1,0 +1,1 @@
+"""Everything at once for minutes: ``python -m tests.soak.run 5``."""

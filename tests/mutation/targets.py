@@ -1,0 +1,46 @@
+"""Which files get faults, and which tests must find them: the quick ones first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_MODEL = ("tests/model",)
+_POOLS = ("tests/unit/pools", "tests/unit/test_reconcile.py", "tests/unit/test_allocator.py")
+_HEALTH = ("tests/unit/health", "tests/unit/test_reconcile.py", "tests/e2e/test_alive.py")
+_PLUGIN = ("tests/unit/plugin", "tests/e2e/test_run.py")
+_ROUTES = (
+    *("tests/unit/host/test_routes.py", "tests/unit/host/test_route_events.py"),
+    *("tests/unit/host/test_addresses.py", "tests/unit/pools/test_guard.py"),
+    *("tests/unit/discovery/test_links.py", "tests/e2e/test_links.py"),
+)
+_HTTP = ("tests/unit/http", "tests/e2e/test_observability.py")
+
+TESTS: Mapping[str, tuple[str, ...]] = {
+    "agent/pools/ledger.py": (*_POOLS, *_MODEL),
+    "agent/pools/held.py": (*_POOLS, *_MODEL),
+    "agent/health/hold.py": (*_HEALTH, "tests/fuzz/test_sequences.py"),
+    "agent/health/link.py": (*_HEALTH, "tests/fuzz/test_sequences.py"),
+    "agent/discovery/sight.py": (
+        *("tests/unit/discovery", "tests/fuzz/test_host.py"),
+        *_MODEL,
+    ),
+    "agent/plugin/pool.py": (*_PLUGIN, *_MODEL),
+    "agent/plugin/watcher.py": (*_PLUGIN, *_MODEL),
+    "agent/plugin/feed.py": (*_PLUGIN, "tests/fuzz/test_wire.py"),
+    "agent/plugin/sockets.py": (*_PLUGIN, *_MODEL),
+    "agent/pools/candidates.py": (
+        *("tests/unit/pools", "tests/unit/selectors", "tests/fuzz/test_host.py"),
+    ),
+    "agent/host/routes.py": _ROUTES,
+    "agent/host/route_events.py": _ROUTES,
+    "agent/host/route_filter.py": _ROUTES,
+    "agent/host/route_rules.py": _ROUTES,
+    "agent/pools/guard.py": (*_ROUTES, "tests/unit/pools"),
+    "agent/config/keeper.py": ("tests/unit/config", "tests/e2e/test_alive.py", *_MODEL),
+    "agent/kubelet/resource_locks.py": (
+        *("tests/unit/kubelet", "tests/unit/hardening", "tests/e2e/test_two_agents.py"),
+    ),
+    "agent/http/server.py": _HTTP,
+    "agent/http/connection.py": _HTTP,
+    "agent/http/places.py": _HTTP,
+}
