@@ -124,6 +124,7 @@ class Daemon:
             prefix=options.resource_prefix,
             node_name=options.node_name,
             strict=options.strict,
+            cdi=options.cdi is not None,
         )
         self._scanner = Scanner(roots, netlink=options.netlink)
         self.monitor = Monitor(self._scan, self.bus)

@@ -391,6 +391,13 @@ _ALL = (
         "CDI specs that no configured resource and no running pod needs were removed.",
     ),
     LogEvent(
+        "cdi.skipped",
+        WARNING,
+        ("file", "reason", "times"),
+        "An entry of the CDI folder has the name of one of the agent's spec files, and is none or "
+        "cannot be read or removed. It is left alone and the others are cleaned. Remove it.",
+    ),
+    LogEvent(
         "cdi.failed",
         ERROR,
         ("resource", "error", "times"),

@@ -199,6 +199,9 @@ def _add_validate(commands: _Commands[_Parser]) -> None:
         action="store_true",
         help="scan the host too and say which selectors can match nothing on it",
     )
+    validate.add_argument(
+        "--use-cdi", action="store_true", help="refuse what run --use-cdi refuses"
+    )
     _add_config(validate)
     _add_host(validate)
 

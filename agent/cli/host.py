@@ -104,6 +104,7 @@ def config_or_none(arguments: Namespace, default: str) -> tuple[Config, Loaded |
         source=str(source.path),
         default_prefix=arguments.resource_prefix,
         strict=arguments.strict,
+        cdi=getattr(arguments, "use_cdi", False),
     )
     if loaded.config is None:
         raise ConfigError("\n".join(loaded.lines()), loaded.problems)

@@ -28,6 +28,7 @@ def run_validate(
     default_prefix: str,
     out: TextIO,
     strict: bool = False,
+    cdi: bool = False,
     node_name: str | None = None,
     snapshot: Snapshot | None = None,
 ) -> int:
@@ -40,7 +41,11 @@ def run_validate(
     if source.state is not SourceState.READ:
         return _without_file(source, out)
     loaded = load_config(
-        source.data, source=str(source.path), default_prefix=default_prefix, strict=strict
+        source.data,
+        source=str(source.path),
+        default_prefix=default_prefix,
+        strict=strict,
+        cdi=cdi,
     )
     for line in (*loaded.lines(), *_summary(loaded), *_on_host(loaded, snapshot)):
         _print(line, out)
@@ -57,6 +62,7 @@ def command(arguments: Namespace) -> int:
         default_prefix=arguments.resource_prefix,
         out=sys.stdout,
         strict=arguments.strict,
+        cdi=arguments.use_cdi,
         node_name=node_name(),
         snapshot=scan(roots, netlink=netlink, needs=needs) if arguments.on_this_host else None,
     )

@@ -75,7 +75,14 @@ class ConfigKeeper:
     """Owns ``config``, the configuration in force; publishes ConfigChanged and ConfigRejected."""
 
     def __init__(
-        self, path: Path, bus: Bus, *, prefix: str, node_name: str | None, strict: bool
+        self,
+        path: Path,
+        bus: Bus,
+        *,
+        prefix: str,
+        node_name: str | None,
+        strict: bool,
+        cdi: bool = False,
     ) -> None:
         self.config = Config()
         self.standing = ConfigStanding(str(path))
@@ -84,6 +91,7 @@ class ConfigKeeper:
         self._prefix = prefix
         self._node_name = node_name
         self._strict = strict
+        self._cdi = cdi
         self._seen: tuple[SourceState, bytes] | None = None
         self._asked = asyncio.Event()
 
@@ -135,6 +143,7 @@ class ConfigKeeper:
             source=str(source.path),
             default_prefix=self._prefix,
             strict=self._strict,
+            cdi=self._cdi,
         )
         is_large = len(source.data) > LARGE_BYTES
         return await blocking.compute("configuration", read) if is_large else read()

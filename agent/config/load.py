@@ -76,8 +76,13 @@ class Loaded:
         return tuple(p.render(self.source) for p in self.problems)
 
 
-def load_config(data: bytes, *, source: str, default_prefix: str, strict: bool = False) -> Loaded:
-    """Read a configuration; ``strict`` makes errors of warnings. Never raises for any input."""
+def load_config(
+    data: bytes, *, source: str, default_prefix: str, strict: bool = False, cdi: bool = False
+) -> Loaded:
+    """Read a configuration. Never raises for any input.
+
+    ``strict`` makes errors of warnings; ``cdi`` refuses pools that can have no CDI name.
+    """
     try:
         text = Text(decode(data))
     except JsonSyntaxError as fault:
@@ -95,7 +100,7 @@ def load_config(data: bytes, *, source: str, default_prefix: str, strict: bool =
     pools = _pools_of(At(root), file)
     if pools is None:
         return Loaded(source, None, tuple(file.problems))
-    return _load(source, file, pools, default_prefix)
+    return _load(source, file, pools, default_prefix, cdi=cdi)
 
 
 def _broken(source: str, text: Text, start: int, message: str) -> Loaded:
@@ -129,9 +134,11 @@ def _pools_of(root: At, file: Findings) -> tuple[At, ...] | None:
     return at.items()
 
 
-def _load(source: str, file: Findings, pools: tuple[At, ...], default_prefix: str) -> Loaded:
+def _load(
+    source: str, file: Findings, pools: tuple[At, ...], default_prefix: str, *, cdi: bool
+) -> Loaded:
     readings = tuple(
-        read_pool(at, i, file.text, default_prefix=default_prefix, strict=file.strict)
+        read_pool(at, i, file.text, default_prefix=default_prefix, strict=file.strict, cdi=cdi)
         for i, at in enumerate(pools)
     )
     readings = _with_v2_advice(_without_shared_env(_without_duplicates(readings, file), file))

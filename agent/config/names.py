@@ -10,6 +10,8 @@ import re
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?")
+_CDI_VENDOR = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*[A-Za-z0-9]")
+_CDI_DEVICE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.:-]*[A-Za-z0-9])?")
 _NAME_LIMIT = 63
 _PREFIX_LIMIT = 253 - len("requests.")
 _NATIVE = "kubernetes.io"
@@ -45,8 +47,32 @@ def prefix_fault(prefix: str) -> str | None:
 
 
 def cdi_vendor_fault(prefix: str) -> str | None:
-    """Why a valid prefix is no vendor in CDI's sense, which begins with a letter."""
-    return None if prefix[:1].isalpha() else "begins with a digit, which no CDI vendor may"
+    """Why a valid prefix is no vendor in CDI's sense; None = it is one.
+
+    The CDI specification: letters, digits, ``_``, ``-`` and ``.``, a letter first, a letter or
+    digit last. Its parser panics on a vendor of one character, and with it the runtime that reads
+    the file.
+    """
+    if len(prefix) == 1:
+        return "is a single character, on which container runtimes crash"
+    if _CDI_VENDOR.fullmatch(prefix):
+        return None
+    if prefix[:1].isdigit():
+        return "begins with a digit, which no CDI vendor may"
+    return "is no CDI vendor: letters, digits, - _ and ., a letter first, a letter or digit last"
+
+
+def cdi_device_fault(device_id: str) -> str | None:
+    """Why a device's id is no device name in CDI's sense; None = it is one.
+
+    The CDI specification since 0.5.0: letters, digits, ``_``, ``-``, ``.`` and ``:``, a letter or
+    digit at both ends.
+    """
+    if _CDI_DEVICE.fullmatch(device_id):
+        return None
+    return (
+        "its name is no CDI device name: letters, digits, - _ . :, a letter or digit at both ends"
+    )
 
 
 def env_names(resource: str) -> tuple[str, ...]:

@@ -60,13 +60,18 @@ class PoolReading:
     """A pool of the v2 layout in today's form."""
 
 
-def read_pool(at: At, index: int, text: Text, *, default_prefix: str, strict: bool) -> PoolReading:
-    """One pool; every problem is found, not only the first."""
+def read_pool(
+    at: At, index: int, text: Text, *, default_prefix: str, strict: bool, cdi: bool = False
+) -> PoolReading:
+    """One pool; every problem is found, not only the first.
+
+    ``cdi`` = device nodes go through CDI, so the prefix must be a CDI vendor too.
+    """
     findings = Findings(text, strict, index)
     if v2_pool := read_v2_pool(at):
         resource = _plain_resource(at, default_prefix)
         translated, message = v2_pool.translated, v2_pool.message
-        if translated and (fault := _fault_of(translated, default_prefix)):
+        if translated and (fault := _fault_of(translated, default_prefix, cdi=cdi)):
             translated = None
             message += f"; today's form of it would be refused too: {fault}"
         findings.error(at, message)
@@ -75,17 +80,17 @@ def read_pool(at: At, index: int, text: Text, *, default_prefix: str, strict: bo
     entries = read_object(at, _KNOWN, findings, elsewhere=misplaced)
     if entries is None:
         return PoolReading(at, index, tuple(findings.problems))
-    pool = _Pool(at, entries, findings, default_prefix)
+    pool = _Pool(at, entries, findings, default_prefix, cdi)
     config = pool.read()
     problems = tuple(attrs.evolve(p, resource=pool.resource) for p in findings.problems)
     return PoolReading(at, index, problems, pool.resource, None if findings.has_error else config)
 
 
-def _fault_of(pool: dict[str, Any], default_prefix: str) -> str:
+def _fault_of(pool: dict[str, Any], default_prefix: str, *, cdi: bool) -> str:
     """The first error of a pool that is to be printed; nobody is told to write what is refused."""
     text = Text(pretty(pool))
     at = At(parse_json(text.text))
-    read = read_pool(at, 0, text, default_prefix=default_prefix, strict=False)
+    read = read_pool(at, 0, text, default_prefix=default_prefix, strict=False, cdi=cdi)
     errors = (p for p in read.problems if p.severity is Severity.ERROR)
     first = next(errors, None)
     return f"{first.path.removeprefix('$.')}: {first.message}" if first else ""
@@ -104,6 +109,7 @@ class _Pool:
     entries: dict[str, At]
     findings: Findings
     default_prefix: str
+    cdi: bool
     resource: str | None = None
 
     def read(self) -> PoolConfig | None:
@@ -147,11 +153,12 @@ class _Pool:
             where = "resourcePrefix" if at and at.value else "the default (--resource-prefix)"
             self.findings.error(at or self.at, f"{where} {quoted(prefix)} {fault}")
         elif fault := cdi_vendor_fault(prefix):
-            self.findings.hint(
-                at or self.at,
-                f"the prefix {quoted(prefix)} {fault}: "
-                "with --use-cdi its devices that have nodes would be Unhealthy",
-            )
+            text = f"the prefix {quoted(prefix)} {fault}"
+            if self.cdi:
+                fix = "give the pool another resourcePrefix, or run without --use-cdi"
+                self.findings.error(at or self.at, f"{text}: {fix}")
+            else:
+                self.findings.hint(at or self.at, f"{text}: with --use-cdi the pool is refused")
         return prefix
 
     def kind(self) -> Kind | None:

@@ -73,6 +73,8 @@ async def read_plain(path: Path, limit: int) -> bytes | None:
 def _read_plain(path: Path, limit: int) -> bytes | None:
     try:
         with open(path, "rb", opener=_no_follow) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return None
             data = file.read(limit + 1)
     except OSError as error:
         raise_if_exhausted(error)

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agent.config.names import cdi_vendor_fault
+from agent.config.names import cdi_device_fault, cdi_vendor_fault
 from agent.config.schema import PoolConfig
 from agent.export.atomic import in_folder, read_plain, write_atomic
-from agent.export.names import safe_file_name, shortened
+from agent.export.names import digest, safe_file_name, shortened
 from agent.kinds import KINDS
 from agent.model.nodes import HostNodes
 from agent.pools.allocation import device_nodes, missing_node
@@ -29,6 +29,8 @@ SPEC_LIMIT = 16 << 20
 """Larger files (bytes) are not ours."""
 _ANNOTATION_NAME_MAX = 63
 """Kubernetes: the name part of an annotation key."""
+_UNIQUE_STEM_MAX = 200
+_CLASSES = tuple(f"-{kind.cdi_class}-" for kind in KINDS.values())
 
 
 def cdi_kind(config: PoolConfig) -> str:
@@ -48,10 +50,27 @@ def kind_fault(config: PoolConfig) -> str | None:
     )
 
 
-def cdi_file_name(config: PoolConfig, suffix: str = ".json") -> str:
-    """Name of a resource's spec file."""
-    stem = f"{FILE_PREFIX}{config.prefix}-{KINDS[config.kind].cdi_class}-{config.name}"
-    return safe_file_name(stem, suffix)
+def cdi_file_name(config: PoolConfig) -> str:
+    """Name of a resource's spec file: its own, whatever other resources there are.
+
+    ``x.io/net-pci-a`` and ``x.io-net-pci/a`` make the same words. The one whose class is the first
+    in them has them as they are; any other has a ``+``, which no resource has, and a hash.
+    """
+    stem = _stem(config)
+    first = min(place for words in _CLASSES if (place := stem.find(words)) >= 0)
+    if first == len(config.prefix):
+        return safe_file_name(f"{FILE_PREFIX}{stem}", ".json")
+    shown = shortened(stem, _UNIQUE_STEM_MAX)
+    return f"{FILE_PREFIX}{shown}+{digest(f'{config.prefix}/{config.name}')}.json"
+
+
+def twin_file_name(config: PoolConfig) -> str:
+    """Name of the spec file that the Go plugin has for a resource."""
+    return safe_file_name(f"{FILE_PREFIX}{_stem(config)}", ".yaml")
+
+
+def _stem(config: PoolConfig) -> str:
+    return f"{config.prefix}-{KINDS[config.kind].cdi_class}-{config.name}"
 
 
 def possible_file_names(resource: str) -> tuple[str, ...]:
@@ -110,7 +129,7 @@ def may_be_held(device_id: str, held: frozenset[str] | None) -> bool:
 
 def cdi_entry(member: Member, host: HostNodes) -> dict[str, object] | None:
     """A device in a spec, as its facts are now; None where it has no nodes."""
-    if not has_cdi_entry(member, host):
+    if cdi_device_fault(member.device.id) or not has_cdi_entry(member, host):
         return None
     nodes = {n.container_path: n for n in device_nodes(member, host)}
     edits = [

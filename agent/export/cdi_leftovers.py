@@ -7,6 +7,9 @@ a pod may hold it: a runtime looks the name up at every start of a container.
 
 from __future__ import annotations
 
+import errno
+import os
+import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,8 +24,31 @@ from agent.export.cdi import (
     may_be_held,
     possible_file_names,
     read_spec,
+    twin_file_name,
     write_spec,
 )
+from agent.host.sysfs import raise_if_exhausted
+from agent.records import frozen
+
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+_ONE_ENTRY = frozenset({errno.EISDIR, errno.EPERM, errno.EACCES, errno.EIO, errno.EBUSY})
+"""What may concern one entry of a folder: the others are cleaned all the same."""
+
+
+@frozen
+class Cleaning:
+    """What came of removing specs."""
+
+    removed: tuple[str, ...] = ()
+    """File names, sorted."""
+    skipped: tuple[tuple[str, str], ...] = ()
+    """Entries of the folder that were left alone, each with the reason, sorted."""
 
 
 async def remove_stale_specs(
@@ -30,37 +56,63 @@ async def remove_stale_specs(
     configured: Sequence[PoolConfig],
     held: frozenset[str] | None,
     others: frozenset[str] = frozenset(),
-) -> tuple[str, ...]:
-    """Remove specs of resources no longer configured; returns the names removed, sorted.
+) -> Cleaning:
+    """Remove specs of resources no longer configured.
 
     ``held`` are the devices in the hands of pods, None while that is not known. The Go plugin's
     ``.yaml`` files are not taken apart: one that our own spec replaces goes, any other stays while
     it mentions a device that a pod may hold. The specs of the resources ``others``, which other
-    agents of the node serve, are not touched. Raises OSError.
+    agents of the node serve, are not touched. What is no plain file, or cannot be read or removed,
+    is skipped. Raises OSError where the folder itself cannot be read.
     """
     ours = {cdi_file_name(c) for c in configured}
     ours |= {name for resource in others for name in possible_file_names(resource)}
-    twins = {cdi_file_name(c, ".yaml") for c in configured}
-    files = await in_folder(folder, lambda: _spec_files(folder))
+    twins = {twin_file_name(c) for c in configured}
+    files, skipped = await in_folder(folder, lambda: _spec_files(folder))
     specs = {p: await read_spec(p) for p in files if p.suffix == ".json"}
     defined = {name for p, spec in specs.items() if p.name in ours for name in _names(spec)}
     removed = []
     for path in files:
-        if path in specs and path.name not in ours:
-            gone = await _reduce(path, specs[path], defined, held)
-        else:
-            gone = path.suffix == ".yaml" and (
-                path.name in twins or not await _mentions(path, held)
-            )
-            if gone:
-                await _unlink(path)
+        try:
+            if path in specs and path.name not in ours:
+                gone = await _reduce(path, specs[path], defined, held)
+            else:
+                gone = path.suffix == ".yaml" and (
+                    path.name in twins or not await _mentions(path, held)
+                )
+                if gone:
+                    await _unlink(path)
+        except OSError as error:
+            if error.errno not in _ONE_ENTRY:
+                raise
+            skipped[path.name] = error.strerror or str(error)
+            continue
         if gone:
             removed.append(path.name)
-    return tuple(removed)
+    left = sorted((name, why) for name, why in skipped.items() if name not in ours)
+    return Cleaning(tuple(removed), tuple(left))
 
 
-def _spec_files(folder: Path) -> list[Path]:
-    return sorted(folder.glob(f"{FILE_PREFIX}*"))
+def _spec_files(folder: Path) -> tuple[list[Path], dict[str, str]]:
+    """Files and links with a spec's name, sorted; and what else has one, with what it is."""
+    files: list[Path] = []
+    skipped: dict[str, str] = {}
+    for path in sorted(folder.glob(f"{FILE_PREFIX}*")):
+        try:
+            mode = path.lstat().st_mode
+            if stat.S_ISREG(mode):
+                os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC))
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise_if_exhausted(error)
+            skipped[path.name] = error.strerror or str(error)
+            continue
+        if stat.S_ISREG(mode) or stat.S_ISLNK(mode):
+            files.append(path)
+        else:
+            skipped[path.name] = f"is {_KINDS.get(stat.S_IFMT(mode), 'no file')}, not a file"
+    return files, skipped
 
 
 def _names(spec: Mapping[str, Any]) -> set[tuple[str, str]]:

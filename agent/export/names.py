@@ -23,7 +23,12 @@ def shortened(text: str, limit: int) -> str:
     """``text`` in at most ``limit`` characters, unique by a hash of the whole if it is cut."""
     if len(text) <= limit:
         return text
-    import hashlib  # noqa: PLC0415 - its libcrypto takes 2 MiB, and names are seldom that long
+    short = digest(text)
+    return f"{text[: limit - len(short) - 1].rstrip('-_.')}-{short}"
 
-    digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:10]
-    return f"{text[: limit - len(digest) - 1].rstrip('-_.')}-{digest}"
+
+def digest(text: str) -> str:
+    """Ten characters that stand for a text."""
+    import hashlib  # noqa: PLC0415 - its libcrypto takes 2 MiB, and names seldom need it
+
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:10]

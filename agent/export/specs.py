@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Literal
 
 from agent import logs
+from agent.config.names import cdi_device_fault
 from agent.export.cdi import (
     cdi_entry,
     cdi_kind,
@@ -43,6 +44,8 @@ class CdiSpecs:
         self._astray: dict[str, frozenset[tuple[str, str]]] = {}
         """Of pools that failed: (kind, device) of what their specs name though it is not theirs."""
         self._cleaned: object = None
+        self._skipped: set[str] = set()
+        """Entries of the folder that the last cleaning left alone."""
         self._lock = asyncio.Lock()
         """One writer at a time: each begins with what is on disk."""
 
@@ -124,6 +127,8 @@ class CdiSpecs:
         self._failed.pop(pool.resource, None)
         self._astray.pop(pool.resource, None)
         self._written[pool.resource] = facts
+        if nameless := dict(_nameless(pool, host)):
+            self._failed[pool.resource] = nameless
         if changed:
             self._cleaned = None
             logs.emit("cdi.written", resource=pool.resource)
@@ -156,11 +161,25 @@ class CdiSpecs:
             return
         configs = [p.config for p in pools.pools if not kind_fault(p.config)]
         try:
-            removed = await remove_stale_specs(self._folder, configs, held, others)
+            cleaning = await remove_stale_specs(self._folder, configs, held, others)
         except OSError as error:
             logs.emit_once("cdi.failed", "", resource="", error=with_remedy(error))
             return
         logs.forget("cdi.failed", "")
-        self._cleaned = facts
-        if removed:
-            logs.emit("cdi.removed", files=",".join(removed))
+        self._cleaned = None if cleaning.skipped else facts
+        for name in self._skipped - {name for name, _ in cleaning.skipped}:
+            logs.forget("cdi.skipped", name)
+        self._skipped = {name for name, _ in cleaning.skipped}
+        for name, reason in cleaning.skipped:
+            path = self._folder / name
+            logs.emit_once("cdi.skipped", name, file=str(path), reason=reason)
+        if cleaning.removed:
+            logs.emit("cdi.removed", files=",".join(cleaning.removed))
+
+
+def _nameless(pool: Pool, host: HostNodes) -> Iterator[tuple[str, Health]]:
+    """Devices that need an entry in a spec and can have none, since CDI refuses their names."""
+    for member in pool.members:
+        fault = cdi_device_fault(member.device.id)
+        if fault and has_cdi_entry(member, host):
+            yield member.device.id, Health(Cause.NODE, f"{fault}; run without --use-cdi")

@@ -37,7 +37,8 @@ def _refused(subject: str, state: AgentState) -> str:
         if subject in {resource, resource.rpartition("/")[2]}:
             return (
                 f"pool {resource} is in the file but was refused because of its errors: "
-                f"`sriov-agent validate {state.config.path}` lists them"
+                f"`sriov-agent validate {state.config.path}` lists them (with --use-cdi where the "
+                "agent has it)"
             )
     return ""
 

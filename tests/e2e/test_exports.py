@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from agent.host.hardware import E810
 from agent.host.layout import HostBuilder
 from tests.e2e.conftest import ConfigFile, pool
@@ -28,15 +30,17 @@ def test_drafts_of_an_agent_that_was_killed_are_gone_once_the_next_one_serves(
         assert [p.name for p in folder.iterdir()] == [".vendor-0123456789abcdef.tmp"]
 
 
-def test_a_prefix_that_is_no_cdi_vendor_is_told_at_the_start_and_no_pod_gets_a_broken_device(
-    host: HostBuilder, config: ConfigFile, kubelet: Kubelet
+@pytest.mark.parametrize("prefix", ["3com.io", "a"])
+def test_a_pool_that_can_have_no_cdi_name_is_not_offered_and_the_others_are(
+    host: HostBuilder, config: ConfigFile, kubelet: Kubelet, prefix: str
 ) -> None:
     host.pf(PF, "ens1f0")
     host.add_vfs(PF, 2, E810.vf.vfio)
-    config.write(pool("dpdk", prefix="3com.io", drivers=["vfio-pci"]))
+    config.write(pool("dpdk", prefix=prefix, drivers=["vfio-pci"]), pool("net", drivers=["ice"]))
     with AgentProcess(host.root, config.path, "--use-cdi") as agent:
-        told = agent.wait_for("cdi.failed")
-        assert "give the pool another resourcePrefix" in told["error"]
-        kubelet.wait_for(lambda k: "3com.io/dpdk" in k.clients and k.clients["3com.io/dpdk"].lists)
-        assert [d.healthy for d in kubelet.clients["3com.io/dpdk"].lists[-1]] == [False, False]
+        refused = agent.wait_for("config.error")
+        assert "give the pool another resourcePrefix" in refused["message"]
+        assert agent.wait_for("config.pool_refused")["resource"] == f"{prefix}/dpdk"
+        agent.wait_for("config.in_force")
+    assert f"{prefix}/dpdk" not in kubelet.clients
     assert not list(host.roots.cdi.glob("*"))

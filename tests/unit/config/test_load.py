@@ -371,6 +371,24 @@ def test_a_prefix_that_is_no_cdi_vendor_is_taken_with_a_hint(prefix: str) -> Non
     assert "with --use-cdi" in hint.message
 
 
+@pytest.mark.parametrize("prefix", ["3com.io", "0.1", "a", "7"])
+@pytest.mark.parametrize("is_default", [True, False])
+def test_a_pool_that_can_have_no_cdi_name_is_refused_where_cdi_is_on(
+    prefix: str, *, is_default: bool
+) -> None:
+    own = {} if is_default else {"resourcePrefix": prefix}
+    good = {"resourceName": "good", "resourcePrefix": "x.io", "selectors": {"vendors": ["8086"]}}
+    pools = [{"resourceName": "bad", "selectors": {"vendors": ["8086"]}, **own}, good]
+    text = json.dumps({"resourceList": pools}).encode()
+    default = prefix if is_default else "intel.com"
+    loaded = load_config(text, source="f", default_prefix=default, cdi=True)
+    assert loaded.config is not None
+    assert [p.resource for p in loaded.config.pools] == ["x.io/good"]
+    assert loaded.refused == (RefusedPool(0, f"{prefix}/bad"),)
+    (error,) = loaded.errors
+    assert "give the pool another resourcePrefix, or run without --use-cdi" in error.message
+
+
 def test_a_default_prefix_that_is_no_cdi_vendor_is_told_once_for_all_pools() -> None:
     pools = [{"resourceName": n, "selectors": {"vendors": ["8086"]}} for n in ("a", "b")]
     text = json.dumps({"resourceList": pools})

@@ -1,15 +1,26 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
 from pathlib import Path
 from typing import Any
 
 import attrs
 import pytest
 
-from agent.export.cdi import cdi_document, has_cdi_entry, qualified_name, write_cdi_spec
+from agent.config.names import cdi_device_fault, cdi_vendor_fault
+from agent.config.schema import PoolConfig
+from agent.export.cdi import (
+    cdi_document,
+    cdi_file_name,
+    has_cdi_entry,
+    qualified_name,
+    twin_file_name,
+    write_cdi_spec,
+)
 from agent.export.cdi_leftovers import remove_stale_specs
-from agent.model.device import Device, RdmaDevice, VdpaDevice
+from agent.model.device import Device, Kind, RdmaDevice, VdpaDevice
 from agent.model.nodes import HostNodes
 from agent.pools.records import Member, Pool, Pools
 from tests.support.cdi import conflicts, faults, resolve
@@ -247,7 +258,7 @@ async def test_the_spec_of_a_retired_resource_is_removed(tmp_path: Path) -> None
     node = host(PF0, vfio(0, 21), vfio(1, 22))
     await write_all(tmp_path, assigned(node, pool("a", {"pfNames": ["pf0#0"]}), pool("b")))
     configs = [pool_config("b")]
-    assert await remove_stale_specs(tmp_path, configs, NONE) == (
+    assert (await remove_stale_specs(tmp_path, configs, NONE)).removed == (
         "sriov-dp-intel.com-net-pci-a.json",
     )
     assert list(written(tmp_path)) == ["sriov-dp-intel.com-net-pci-b.json"]
@@ -261,8 +272,8 @@ async def test_a_retired_spec_keeps_the_entries_that_pods_hold_and_only_these(
     renamed = assigned(node, pool("new"), held=held("old", vfio(0, 21)))
     await write_all(tmp_path, renamed)
     assert (
-        await remove_stale_specs(tmp_path, [pool_config("new")], frozenset({"0000:3b:02.0"})) == ()
-    )
+        await remove_stale_specs(tmp_path, [pool_config("new")], frozenset({"0000:3b:02.0"}))
+    ).removed == ()
     specs = written(tmp_path)
     assert conflicts(specs.values()) == set()
     assert {n: [d["name"] for d in s["devices"]] for n, s in specs.items()} == {
@@ -270,7 +281,7 @@ async def test_a_retired_spec_keeps_the_entries_that_pods_hold_and_only_these(
         "sriov-dp-intel.com-net-pci-old.json": ["0000:3b:02.0"],
     }
     assert [f for s in specs.values() for f in faults(s)] == []
-    assert await remove_stale_specs(tmp_path, [pool_config("new")], NONE) == (
+    assert (await remove_stale_specs(tmp_path, [pool_config("new")], NONE)).removed == (
         "sriov-dp-intel.com-net-pci-old.json",
     )
 
@@ -280,7 +291,7 @@ async def test_while_holders_are_not_known_a_retired_spec_loses_only_what_is_def
 ) -> None:
     await write_all(tmp_path, assigned(host(PF0, vfio(0, 21), vfio(1, 22)), pool("old")))
     await write_all(tmp_path, assigned(host(PF0, vfio(1, 22)), pool("new")))
-    assert await remove_stale_specs(tmp_path, [pool_config("new")], None) == ()
+    assert (await remove_stale_specs(tmp_path, [pool_config("new")], None)).removed == ()
     specs = written(tmp_path)
     assert conflicts(specs.values()) == set()
     assert [d["name"] for d in specs["sriov-dp-intel.com-net-pci-old.json"]["devices"]] == [
@@ -294,7 +305,7 @@ async def test_an_equal_name_of_another_class_is_no_conflict_and_is_kept(tmp_pat
     spec = {"cdiVersion": "0.5.0", "kind": "intel.com/net-accel"}
     path.write_text(json.dumps({**spec, "devices": [entry("0000:3b:02.0", "/dev/vfio/21")]}))
     held_ids = frozenset({"0000:3b:02.0"})
-    assert await remove_stale_specs(tmp_path, [pool_config("vf")], held_ids) == ()
+    assert (await remove_stale_specs(tmp_path, [pool_config("vf")], held_ids)).removed == ()
     assert len(written(tmp_path)) == 2
 
 
@@ -302,25 +313,102 @@ async def test_the_go_plugins_twin_of_a_spec_of_ours_is_removed_in_any_case(tmp_
     twin = tmp_path / "sriov-dp-intel.com-net-pci-vf.yaml"
     for holders in (NONE, frozenset({"0000:3b:02.0"}), None):
         twin.write_text("devices:\n- name: 0000:3b:02.0\n")
-        assert await remove_stale_specs(tmp_path, [pool_config("vf")], holders) == (twin.name,)
+        assert (await remove_stale_specs(tmp_path, [pool_config("vf")], holders)).removed == (
+            twin.name,
+        )
 
 
 async def test_another_spec_of_the_go_plugin_stays_while_a_pod_may_need_it(tmp_path: Path) -> None:
     other = tmp_path / "sriov-dp-intel.com-net-pci-gone.yaml"
     other.write_text("devices:\n- name: 0000:3b:02.0\n")
     configs = [pool_config("vf")]
-    assert await remove_stale_specs(tmp_path, configs, None) == ()
-    assert await remove_stale_specs(tmp_path, configs, frozenset({"0000:3b:02.0"})) == ()
-    assert await remove_stale_specs(tmp_path, configs, frozenset({"0000:3b:02.9"})) == (other.name,)
+    assert (await remove_stale_specs(tmp_path, configs, None)).removed == ()
+    assert (await remove_stale_specs(tmp_path, configs, frozenset({"0000:3b:02.0"}))).removed == ()
+    assert (await remove_stale_specs(tmp_path, configs, frozenset({"0000:3b:02.9"}))).removed == (
+        other.name,
+    )
 
 
 async def test_files_of_others_are_left_alone(tmp_path: Path) -> None:
     others = ["vendor.json", "sriov-dp-notes.txt", "nvidia.yaml"]
     for name in (*others, "sriov-dp-x.json"):
         (tmp_path / name).write_text("{}")
-    assert await remove_stale_specs(tmp_path, [], NONE) == ("sriov-dp-x.json",)
+    assert (await remove_stale_specs(tmp_path, [], NONE)).removed == ("sriov-dp-x.json",)
     assert names(tmp_path) == sorted(others)
 
 
 async def test_a_folder_that_is_not_there_holds_nothing_stale(tmp_path: Path) -> None:
-    assert await remove_stale_specs(tmp_path / "missing", [], NONE) == ()
+    assert (await remove_stale_specs(tmp_path / "missing", [], NONE)).removed == ()
+
+
+async def test_what_is_no_plain_file_is_skipped_with_the_reason_and_the_rest_is_cleaned(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "sriov-dp-folder.json").mkdir()
+    os.mkfifo(tmp_path / "sriov-dp-pipe.json")
+    os.mkfifo(tmp_path / "sriov-dp-pipe.yaml")
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(str(tmp_path / "sriov-dp-socket.json"))
+    for name in ("sriov-dp-a.json", "sriov-dp-z.json", "sriov-dp-z.yaml"):
+        (tmp_path / name).write_text("{}")
+    cleaning = await remove_stale_specs(tmp_path, [pool_config("vf")], NONE)
+    assert cleaning.removed == ("sriov-dp-a.json", "sriov-dp-z.json", "sriov-dp-z.yaml")
+    assert cleaning.skipped == (
+        ("sriov-dp-folder.json", "is a folder, not a file"),
+        ("sriov-dp-pipe.json", "is a named pipe, not a file"),
+        ("sriov-dp-pipe.yaml", "is a named pipe, not a file"),
+        ("sriov-dp-socket.json", "is a socket, not a file"),
+    )
+
+
+def test_two_resources_never_have_one_spec_file() -> None:
+    parts = ("x.io", "x.io-net-pci", "x.io-net-accel", "x.io-net-pci-net-sf")
+    rests = ("a", "net-pci-a", "net-accel-a", "net-pci-net-pci-a", "net-sf-net-pci-a", "a" * 63)
+    configs = [
+        PoolConfig(prefix=prefix, name=name, kind=kind)
+        for prefix in parts
+        for name in rests
+        for kind in Kind
+    ]
+    names = [cdi_file_name(config) for config in configs]
+    assert len({*names}) == len(configs)
+    assert cdi_file_name(configs[0]) == "sriov-dp-x.io-net-pci-a.json"
+    twin = PoolConfig(prefix="x.io-net-pci", name="a")
+    assert twin_file_name(twin) == "sriov-dp-x.io-net-pci-net-pci-a.yaml"
+    assert cdi_file_name(twin).startswith("sriov-dp-x.io-net-pci-net-pci-a+")
+
+
+@pytest.mark.parametrize(
+    ("prefix", "fault"),
+    [
+        ("a", "is a single character, on which container runtimes crash"),
+        ("3", "is a single character, on which container runtimes crash"),
+        ("3com.io", "begins with a digit, which no CDI vendor may"),
+        ("ab", None),
+        ("x.io", None),
+        ("a1-b.c", None),
+    ],
+)
+def test_a_cdi_vendor_has_two_characters_and_begins_with_a_letter(
+    prefix: str, fault: str | None
+) -> None:
+    assert cdi_vendor_fault(prefix) == fault
+
+
+@pytest.mark.parametrize(
+    ("device_id", "is_name"),
+    [
+        ("0000:3b:02.0", True),
+        ("mlx5_core.sf.4", True),
+        ("a", True),
+        ("_mlx5.sf.4", False),
+        ("-x.sf.4", False),
+        ("mlx5.sf.", False),
+        ("m/x", False),
+        ("", False),
+    ],
+)
+def test_a_cdi_device_name_has_letters_or_digits_at_both_ends(
+    device_id: str, *, is_name: bool
+) -> None:
+    assert (cdi_device_fault(device_id) is None) is is_name

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.export.cdi import annotation_key, cdi_file_name
+from agent.export.cdi import annotation_key, cdi_file_name, twin_file_name
 from agent.export.device_info import device_info_name
 from agent.export.names import safe_file_name, shortened
 from tests.support.pools import pool_config
@@ -18,7 +18,7 @@ def test_the_names_are_those_that_other_programs_look_up() -> None:
         "nvidia.com-cx6_dx-1-0000:3b:02.0-device.json"
     )
     assert cdi_file_name(config) == "sriov-dp-nvidia.com-net-pci-cx6_dx-1.json"
-    assert cdi_file_name(config, ".yaml") == "sriov-dp-nvidia.com-net-pci-cx6_dx-1.yaml"
+    assert twin_file_name(config) == "sriov-dp-nvidia.com-net-pci-cx6_dx-1.yaml"
     assert annotation_key(config) == "cdi.k8s.io/nvidia.com_net-pci_cx6_dx-1"
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from agent.config.load import load_config
 from agent.config.schema import PoolConfig
-from agent.export.cdi import annotation_key, cdi_file_name, write_cdi_spec
+from agent.export.cdi import annotation_key, cdi_file_name, twin_file_name, write_cdi_spec
 from agent.export.cdi_leftovers import remove_stale_specs
 from agent.export.device_info import device_info_name, write_device_info
 from agent.export.names import safe_file_name
@@ -76,7 +76,7 @@ def test_names_of_device_info_and_cdi_files_stay_in_their_folders(
     for made in (
         device_info_name(config, device_id),
         cdi_file_name(config),
-        cdi_file_name(config, ".yaml"),
+        twin_file_name(config),
     ):
         with guarded() as folder:
             made_in(folder, made)
@@ -107,7 +107,7 @@ async def test_a_spec_of_any_id_and_resource_is_one_file_that_we_can_find_again(
         wrote = await write_cdi_spec(folder, chosen, frozenset(), HostNodes(rdma_cm=False))
         names = [p.name for p in folder.iterdir()]
         assert names == ([cdi_file_name(config)] if wrote else [])
-        assert list(await remove_stale_specs(folder, [], frozenset())) == names
+        assert list((await remove_stale_specs(folder, [], frozenset())).removed) == names
 
 
 @given(text=TEXTS.filter(bool))
