@@ -393,9 +393,7 @@ def test_an_address_of_a_vf_and_a_route_by_it_are_reasons_to_scan() -> None:
 
 @pytest.mark.root
 @needs_root
-def test_a_vf_that_is_used_while_the_socket_of_routes_is_gone_is_followed_with_the_next_one() -> (
-    None
-):
+def test_a_scan_that_ends_while_the_socket_of_routes_is_gone_is_no_fault() -> None:
     async def work(at: Follower) -> bool:
         routes = at.monitor._routes
         assert routes is not None
