@@ -23,7 +23,7 @@ _SHOWN = 4
 
 def mates(device: Device, snapshot: Snapshot) -> Iterator[Device | OtherFunction]:
     """The other functions in the IOMMU group of a device that is bound to vfio."""
-    if device.is_vfio and not device.noiommu and device.iommu_group is not None:
+    if device.is_vfio and device.iommu_group is not None:
         yield from (
             function
             for function in snapshot.shared_groups.get(device.iommu_group, ())

@@ -5,7 +5,7 @@ import errno
 import json
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from agent.blocking import THREADS
 from agent.bus import Bus
 from agent.config.schema import AllocationPolicy
 from agent.errors import DeviceNotUsableError, UnknownDeviceError
+from agent.export.given import GivenRecord
 from agent.export.specs import CdiMode, CdiSpecs
 from agent.model.answers import Allocation, DeviceNode
 from agent.model.device import Device, Kind, Netdev, RdmaDevice
@@ -566,3 +567,24 @@ async def test_a_device_that_kubelet_offers_again_soon_after_it_was_given_has_co
     await asyncio.sleep(SHORT_LIFE_S)
     await at.prefer(VF, (A, B), (), 1)
     assert len(returned) == 1
+
+
+async def test_a_group_is_refused_while_the_answer_that_gives_it_is_being_written(
+    roots: Roots,
+) -> None:
+    begun, go = asyncio.Event(), asyncio.Event()
+
+    class Waits(GivenRecord):
+        async def add(self, resource: str, device_ids: Iterable[str]) -> None:
+            begun.set()
+            await go.wait()
+            await super().add(resource, device_ids)
+
+    pools = assigned(SHARED, pool("vf"))
+    asked = Allocator(roots, Bus(), lambda: pools, lambda devices: devices, given=Waits(roots))
+    first = asyncio.create_task(asked.allocate(VF, (A,)))
+    await begun.wait()
+    with pytest.raises(DeviceNotUsableError, match="IOMMU group 21 is being given"):
+        await asked.allocate(VF, (B,))
+    go.set()
+    assert (await first).nodes

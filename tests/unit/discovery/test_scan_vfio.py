@@ -124,3 +124,21 @@ def test_a_function_that_is_gone_is_named(host: HostBuilder) -> None:
     vf = host.vfs(PF)[1]
     host.remove(vf)
     assert changed_facts(host.roots, devices) == {vf: "it is gone from the host"}
+
+
+def test_another_vfio_or_uio_device_of_a_function_is_named(host: HostBuilder) -> None:
+    on_vfio, on_uio = host.vfs(PF)
+    vfio_device(host, on_vfio, 7)
+    host.set_driver(on_uio, "igb_uio")
+    name = host.uio(on_uio)
+    devices = scan(host.roots).devices
+    assert changed_facts(host.roots, devices) == {}
+    for folder, known, now in (
+        (host.folder(on_vfio) / "vfio-dev", "vfio7", "vfio8"),
+        (host.folder(on_uio) / "uio", name, "uio9"),
+    ):
+        (folder / known).rename(folder / now)
+    assert changed_facts(host.roots, devices) == {
+        on_vfio: "its VFIO device is another",
+        on_uio: "its UIO device is another",
+    }

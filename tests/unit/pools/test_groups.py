@@ -8,8 +8,10 @@ import attrs
 import pytest
 
 from agent.health.assess import faults
+from agent.health.outlook import look
 from agent.health.records import Cause
 from agent.model.device import Device, OtherFunction
+from agent.model.link import Links
 from agent.model.snapshot import Snapshot
 from agent.pools.groups import group_fault, with_held_mates
 from agent.pools.held import Held, Holder
@@ -134,3 +136,15 @@ def test_a_mate_of_a_held_device_is_preferred_last(policy: str) -> None:
     assert prefer(chosen, (B, C), (), 1, policy_of, last=last) == (C,)
     assert prefer(chosen, (B, C), (), 2, policy_of, last=last) == (B, C)
     assert prefer(chosen, (B, C), (B,), 1, policy_of, last=last) == (B,)
+
+
+def test_what_kubelet_is_told_follows_the_holders_of_mates_in_other_pools() -> None:
+    free = assigned(NODE, pool("a", {"pfNames": ["pf0#0"]}), pool("b", {"pfNames": ["pf0#1-2"]}))
+    taken = attrs.evolve(free, held=holding(A, resource="intel.com/a"))
+    outlook, told = None, []
+    for pools in (free, taken, free):
+        outlook = look(outlook, pools.by_resource["intel.com/b"], pools, Links(), 0.0, {})
+        told.append([d.healthy for d in outlook.offer().devices])
+    assert told == [[True, True], [False, True], [False, True]]
+    assert outlook is not None
+    assert outlook.next_due == 1.0  # good news waits for its hold
