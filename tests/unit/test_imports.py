@@ -6,7 +6,9 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -63,9 +65,17 @@ print(json.dumps({"code": code, "modules": sorted(sys.modules)}))
 
 
 @pytest.fixture(scope="module")
-def imported(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """The modules of an agent that has all of its parts at work, but HTTP."""
-    host = HostBuilder(tmp_path_factory.mktemp("host"))
+def imported() -> Iterator[list[str]]:
+    """The modules of an agent that has all of its parts at work, but HTTP.
+
+    Its host has a short path, wherever temporary files are: sockets have no room in a long one,
+    and names that are cut need hashlib.
+    """
+    with TemporaryDirectory(prefix="node-", dir="/tmp") as folder:
+        yield _imported_on(HostBuilder(Path(folder)))
+
+
+def _imported_on(host: HostBuilder) -> list[str]:
     host.pf("0000:3b:00.0", "ens1f0", vfs=4)
     host.roots.device_plugins.mkdir(parents=True)
     config = host.root / "config.json"

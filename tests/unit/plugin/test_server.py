@@ -218,12 +218,13 @@ async def test_peers_that_stay_are_hung_up_on_when_the_fleet_closes(roots: Roots
 
 
 async def test_a_call_that_waits_for_ever_does_not_hold_up_the_end(roots: Roots) -> None:
+    answers = FixedAnswers()
     with Kubelet(roots.kubelet) as kubelet:
-        async with running_fleet(roots) as node:
+        async with running_fleet(roots, answers=answers) as node:
             node.fleet.apply((offer(VF, "slow"),))
             await node.kubelet_has(kubelet, VF, "slow")
             asked = asyncio.create_task(asyncio.to_thread(kubelet.allocate, VF, "slow"))
-            await asyncio.sleep(0)
+            await answers.asked_once.wait()
         with pytest.raises(grpc.RpcError):
             await asked
 
