@@ -37,6 +37,8 @@ class RefusedPool:
     """Its place in the resource list."""
     resource: str | None
     """Its full name, if it could be read."""
+    only_cdi: bool = False
+    """Refused for nothing but its CDI name."""
 
 
 @frozen(eq=False)
@@ -63,8 +65,13 @@ class Loaded:
 
     @property
     def usable(self) -> bool:
-        """Whether there is something to serve, or the file says on purpose that there is not."""
-        return self.config is not None and (bool(self.config.pools) or not self.refused)
+        """Whether there is something to serve, or the file says on purpose that there is not.
+
+        Pools that are in order but for their CDI name are no reason to end, as in the Go plugin.
+        """
+        if self.config is None:
+            return False
+        return bool(self.config.pools) or all(r.only_cdi for r in self.refused)
 
     @property
     def exit_code(self) -> int:
@@ -150,7 +157,9 @@ def _load(
         if count > limit:
             file.error(pools[0].parent or pools[0], too_many(count, f"{what} in all pools", limit))
     problems = _tidy((*file.problems, *(p for r in readings for p in r.problems)))
-    refused = tuple(RefusedPool(r.index, r.resource) for r in readings if r.config is None)
+    refused = tuple(
+        RefusedPool(r.index, r.resource, r.only_cdi) for r in readings if r.config is None
+    )
     return Loaded(source, None if file.has_error else config, problems, refused)
 
 

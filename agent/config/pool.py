@@ -56,6 +56,8 @@ class PoolReading:
     """Its full name, if it could be read, also of a refused pool."""
     config: PoolConfig | None = None
     """None = refused."""
+    only_cdi: bool = False
+    """Refused for nothing but its CDI name, which it would not need without --use-cdi."""
     translated: dict[str, Any] | None = None
     """A pool of the v2 layout in today's form."""
 
@@ -76,14 +78,16 @@ def read_pool(
             message += f"; today's form of it would be refused too: {fault}"
         findings.error(at, message)
         problems = tuple(attrs.evolve(p, resource=resource) for p in findings.problems)
-        return PoolReading(at, index, problems, resource, None, translated)
+        return PoolReading(at, index, problems, resource, translated=translated)
     entries = read_object(at, _KNOWN, findings, elsewhere=misplaced)
     if entries is None:
         return PoolReading(at, index, tuple(findings.problems))
     pool = _Pool(at, entries, findings, default_prefix, cdi)
     config = pool.read()
     problems = tuple(attrs.evolve(p, resource=pool.resource) for p in findings.problems)
-    return PoolReading(at, index, problems, pool.resource, None if findings.has_error else config)
+    only_cdi = pool.has_no_cdi_name and sum(p.severity is Severity.ERROR for p in problems) == 1
+    config = None if findings.has_error else config
+    return PoolReading(at, index, problems, pool.resource, config, only_cdi)
 
 
 def _fault_of(pool: dict[str, Any], default_prefix: str, *, cdi: bool) -> str:
@@ -110,6 +114,7 @@ class _Pool:
     findings: Findings
     default_prefix: str
     cdi: bool
+    has_no_cdi_name: bool = False
     resource: str | None = None
 
     def read(self) -> PoolConfig | None:
@@ -155,6 +160,7 @@ class _Pool:
         elif fault := cdi_vendor_fault(prefix):
             text = f"the prefix {quoted(prefix)} {fault}"
             if self.cdi:
+                self.has_no_cdi_name = True
                 fix = "give the pool another resourcePrefix, or run without --use-cdi"
                 self.findings.error(at or self.at, f"{text}: {fix}")
             else:

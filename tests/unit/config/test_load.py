@@ -384,9 +384,20 @@ def test_a_pool_that_can_have_no_cdi_name_is_refused_where_cdi_is_on(
     loaded = load_config(text, source="f", default_prefix=default, cdi=True)
     assert loaded.config is not None
     assert [p.resource for p in loaded.config.pools] == ["x.io/good"]
-    assert loaded.refused == (RefusedPool(0, f"{prefix}/bad"),)
+    assert loaded.refused == (RefusedPool(0, f"{prefix}/bad", only_cdi=True),)
     (error,) = loaded.errors
     assert "give the pool another resourcePrefix, or run without --use-cdi" in error.message
+
+
+@pytest.mark.parametrize(("vendor", "usable"), [("8086", True), (5, False)])
+def test_a_file_whose_pools_lack_nothing_but_a_cdi_name_is_usable_and_serves_nothing(
+    vendor: object, *, usable: bool
+) -> None:
+    wanted = {"resourceName": "a", "resourcePrefix": "3com.io", "selectors": {"vendors": [vendor]}}
+    text = json.dumps({"resourceList": [wanted]}).encode()
+    loaded = load_config(text, source="f", default_prefix="x.io", cdi=True)
+    assert loaded.config is not None
+    assert (loaded.config.pools, loaded.usable, loaded.exit_code) == ((), usable, 2)
 
 
 def test_a_default_prefix_that_is_no_cdi_vendor_is_told_once_for_all_pools() -> None:
