@@ -46,9 +46,11 @@ def write_now(path: Path, data: bytes, mode: int) -> bool:
             file.flush()
             os.fchmod(file.fileno(), mode)
             draft.replace(path)  # while it is open and locked: no draft of ours is a leftover
-    except BaseException:
+    except BaseException as error:
         with suppress(OSError):
             draft.unlink()
+        if isinstance(error, OSError):
+            error.filename, error.filename2 = str(path), None  # a draft has another name each time
         raise
     return True
 

@@ -283,3 +283,12 @@ async def test_a_write_that_is_cancelled_is_finished_and_leaves_no_draft(tmp_pat
         await writing
     assert await read_plain(path, len(large)) == large
     assert names(tmp_path) == ["file"]
+
+
+async def test_a_failed_write_names_the_file_and_not_the_draft(tmp_path: Path) -> None:
+    """The name of a draft differs each time, and so would the message."""
+    target = tmp_path / "file"
+    target.mkdir()
+    with pytest.raises(OSError, match="directory") as failed:
+        await write_atomic(target, b"data", 0o644)
+    assert (failed.value.filename, failed.value.filename2) == (str(target), None)
