@@ -113,6 +113,7 @@ def with_generated(schema: dict[str, Any], values: list[Value]) -> dict[str, Any
         for name in value.path:
             at = at["properties"][name]
         at["description"] = value.comment
+    schema |= _cdi_vendors()
     schema["definitions"] = {
         "pool": {
             "type": "object",
@@ -130,6 +131,20 @@ def with_generated(schema: dict[str, Any], values: list[Value]) -> dict[str, Any
         },
     }
     return schema
+
+
+def _cdi_vendors() -> dict[str, Any]:
+    """With CDI each prefix is a CDI vendor: a letter first, and two characters or more."""
+    prefix = {"properties": {"resourcePrefix": {"pattern": "^[a-z].*[a-z0-9]$"}}}
+    pools = {
+        "resourceList": {"items": prefix},
+        "nodes": {"additionalProperties": {"items": prefix}},
+    }
+    switched_on = {"properties": {"enabled": {"const": True}}, "required": ["enabled"]}
+    return {
+        "if": {"properties": {"cdi": switched_on}, "required": ["cdi"]},
+        "then": {"properties": {**prefix["properties"], "config": {"properties": pools}}},
+    }
 
 
 def _selector_value(selector: Selector) -> dict[str, Any]:

@@ -32,6 +32,17 @@ SCHEMA: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
         {"config": {"resourceList": [{**POOL, "selectors": [{"vendor": ["8086"]}]}]}},
         ("/config/resourceList/0/selectors/0", "'vendor' not allowed"),
     ),
+    "a prefix that is no CDI vendor": (
+        {"cdi": {"enabled": True}, "resourcePrefix": "a"},
+        ("/resourcePrefix", "'a' does not match pattern"),
+    ),
+    "a pool's prefix that is no CDI vendor": (
+        {
+            "cdi": {"enabled": True},
+            "config": {"resourceList": [{**POOL, "resourcePrefix": "3com.io"}]},
+        },
+        ("/config/resourceList/0/resourcePrefix", "'3com.io' does not match pattern"),
+    ),
     "no selectors": (
         {"config": {"resourceList": [{"resourceName": "a"}]}},
         ("/config/resourceList/0", "missing property 'selectors'"),
