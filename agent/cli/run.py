@@ -48,8 +48,9 @@ def _run(arguments: Namespace) -> int:
     options = run_options(arguments)
     share_one_heap()
     favour_the_loop()
+    life = run_agent(options)
     try:
-        asyncio.run(run_agent(options))
+        asyncio.run(life)
     except AgentError:
         raise
     except Exception as error:  # noqa: BLE001 - a bug: told whole, and the process ends
@@ -57,6 +58,8 @@ def _run(arguments: Namespace) -> int:
             raise foreseen from None
         logs.emit_crash("agent.failed", error, error=_first_of(error))
         return 1
+    finally:
+        life.close()  # a stop signal may have come before it began
     return 0
 
 
