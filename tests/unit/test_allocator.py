@@ -585,6 +585,6 @@ async def test_a_group_is_refused_while_the_answer_that_gives_it_is_being_writte
     first = asyncio.create_task(asked.allocate(VF, (A,)))
     await begun.wait()
     with pytest.raises(DeviceNotUsableError, match="IOMMU group 21 is being given"):
-        await asked.allocate(VF, (B,))
+        await asyncio.wait_for(asked.allocate(VF, (B,)), 20)
     go.set()
     assert (await first).nodes
