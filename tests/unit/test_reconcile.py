@@ -269,6 +269,18 @@ async def test_a_config_change_leaves_the_offers_of_unchanged_pools_as_they_were
         assert after[0] == before[0]
 
 
+async def test_devices_of_a_new_pool_wait_for_a_quiet_host() -> None:
+    async with node(*family(2), pools=(pool("low", {"pfNames": ["pf0#0"]}),)) as at:
+        low, high = pool("low", {"pfNames": ["pf0#0"]}), pool("high", {"pfNames": ["pf0#1"]})
+        at.host(*family(2), settled=False)
+        at.reconciler.config_changed(config(low, high))
+        await asyncio.sleep(1.0)
+        assert at.lists("intel.com/high") == []
+        at.host(*family(2))
+        await asyncio.sleep(1.0)
+        assert at.lists("intel.com/high") == [(2.0, ids(2)[1:])]
+
+
 async def test_a_pool_that_is_taken_out_and_comes_back_empty_is_not_offered() -> None:
     async with node(*family(2)) as at:
         at.reconciler.config_changed(config())

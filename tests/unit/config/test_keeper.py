@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from agent.bus import Bus
-from agent.config.keeper import ConfigKeeper
+from agent.config import keeper as keeper_module
+from agent.config.keeper import ConfigChanged, ConfigKeeper, ConfigRejected
 from tests.support.log_lines import LogLines
 
 GOOD = '{"resourceList": [{"resourceName": "net", "selectors": {"vendors": ["8086"]}}]}'
@@ -73,3 +77,73 @@ async def test_a_folder_that_cannot_be_looked_into_keeps_what_is_in_force(tmp_pa
     await keeper.reload()
     assert [p.name for p in keeper.config.pools] == ["net"]
     assert "Too many levels of symbolic links" in keeper.standing.rejected
+
+
+WITHIN_S = 20.0
+
+
+class Followed:
+    """A keeper at work; notes each configuration that it puts in force."""
+
+    def __init__(self, keeper: ConfigKeeper, bus: Bus) -> None:
+        self.keeper = keeper
+        self.rejected = asyncio.Event()
+        self._changed = asyncio.Event()
+        bus.on(ConfigChanged, lambda _: self._changed.set())
+        bus.on(ConfigRejected, lambda _: self.rejected.set())
+
+    async def next_pools(self) -> list[str]:
+        """The names of the pools of the next configuration that differs."""
+        async with asyncio.timeout(WITHIN_S):
+            await self._changed.wait()
+        self._changed.clear()
+        return [p.name for p in self.keeper.config.pools]
+
+
+@asynccontextmanager
+async def followed(path: Path, node_name: str | None = None) -> AsyncIterator[Followed]:
+    bus = Bus()
+    keeper = ConfigKeeper(path, bus, prefix="intel.com", node_name=node_name, strict=False)
+    await keeper.start()
+    running = asyncio.create_task(keeper.run())
+    try:
+        yield Followed(keeper, bus)
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+def named(name: str) -> str:
+    return GOOD.replace("net", name)
+
+
+@pytest.mark.parametrize("key", ["worker-1", "config.json"])
+async def test_edits_of_a_key_in_a_plain_folder_are_followed(tmp_path: Path, key: str) -> None:
+    file = tmp_path / key
+    file.write_text(GOOD)
+    async with followed(tmp_path, "worker-1") as follower:
+        file.write_text(named("first"))
+        assert await follower.next_pools() == ["first"]
+        # From here on only the watch can notice an edit.
+        file.write_text(named("second"))
+        assert await follower.next_pools() == ["second"]
+
+
+async def test_a_file_that_becomes_readable_without_an_event_is_read_at_the_next_try(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeper_module, "RETRY_S", 0.01)  # five seconds otherwise
+    elsewhere, folder = tmp_path / "elsewhere", tmp_path / "config"
+    folder.mkdir()
+    elsewhere.symlink_to(elsewhere)
+    (folder / "config.json").write_text(GOOD)
+    async with followed(folder / "config.json") as follower:
+        link = folder / "link"
+        link.symlink_to(elsewhere / "real")
+        link.rename(folder / "config.json")
+        async with asyncio.timeout(WITHIN_S):
+            await follower.rejected.wait()
+        elsewhere.unlink()
+        elsewhere.mkdir()
+        (elsewhere / "real").write_text(named("mended"))
+        assert await follower.next_pools() == ["mended"]
