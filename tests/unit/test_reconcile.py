@@ -278,7 +278,7 @@ async def test_devices_of_a_new_pool_wait_for_a_quiet_host() -> None:
         assert at.lists("intel.com/high") == []
         at.host(*family(2))
         await asyncio.sleep(1.0)
-        assert at.lists("intel.com/high") == [(2.0, ids(2)[1:])]
+        assert at.lists("intel.com/high") == [(1.0, ids(2)[1:])]
 
 
 async def test_a_pool_that_is_taken_out_and_comes_back_empty_is_not_offered() -> None:
