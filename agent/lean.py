@@ -21,6 +21,7 @@ _NOT_USED = (
 )
 _METADATA = "importlib.metadata"
 _DEFERRED = (
+    "aiofiles.tempfile",  # temporary files, and with them all that compresses files
     "attr.validators",  # a dozen classes
     "attrs.validators",
 )

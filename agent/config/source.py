@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import os
 import stat
+from concurrent.futures import Executor
 from enum import StrEnum
 from pathlib import Path
+
+import aiofiles
+import aiofiles.os
 
 from agent import blocking
 from agent.records import frozen
@@ -72,30 +76,24 @@ async def read_source(path: Path, node_name: str | None) -> SourceResult:
     Never raises for anything that a path can be: missing, unreadable, a pipe, a loop of links, on
     a mount that hangs.
     """
+    files = blocking.FileThreads(SOURCE, path)
     try:
-        return await blocking.call(SOURCE, path, lambda: _read(path, node_name))
-    except OSError as error:  # it hangs, or there is no thread
-        return _unreadable(path, error)
-
-
-def _read(path: Path, node_name: str | None) -> SourceResult:
-    try:
-        if os.path.isdir(path):  # noqa: PTH112 - false for whatever is none
-            return _read_directory(path, node_name)
-        return _read_file(path)
+        if await aiofiles.os.path.isdir(path, executor=files):
+            return await _read_directory(path, node_name, files)
+        return await _read_file(path, files)
     except ValueError:
         return SourceResult(path, SourceState.UNUSABLE, message="the path holds a NUL character")
-    except OSError as error:
+    except OSError as error:  # also where it hangs, or no thread can be made
         return _unreadable(path, error)
 
 
-def _read_directory(folder: Path, node_name: str | None) -> SourceResult:
+async def _read_directory(folder: Path, node_name: str | None, files: Executor) -> SourceResult:
     names = [name for name in (node_name, FALLBACK_KEY) if name and "/" not in name]
     for name in names:
-        if _stands(folder / name):
-            return _read_file(folder / name)
+        if await _exists(folder / name, files):
+            return await _read_file(folder / name, files)
     missing = f"neither {' nor '.join(names)}" if len(names) > 1 else f"no {names[0]}"
-    is_mounted = _stands(folder / CONFIG_MAP_LINK)
+    is_mounted = await _exists(folder / CONFIG_MAP_LINK, files)
     effect = ": no pools for this node" if is_mounted else ""
     hint = "" if node_name else "; NODE_NAME is not set, so no key could be chosen by node"
     return SourceResult(
@@ -105,17 +103,17 @@ def _read_directory(folder: Path, node_name: str | None) -> SourceResult:
     )
 
 
-def _read_file(path: Path) -> SourceResult:
+async def _read_file(path: Path, files: Executor) -> SourceResult:
     try:
         # Looked at before opening: opening some devices has effects, opening a pipe may block.
-        entry = path.stat()
+        entry = await aiofiles.os.stat(path, executor=files)
         mode = entry.st_mode
         if not stat.S_ISREG(mode):
             return _unusable(path, f"is {_KINDS.get(stat.S_IFMT(mode), 'a directory')}, not a file")
-        with open(path, "rb", opener=_open_at_once) as file:
-            data = file.read(MAX_BYTES + 1)
+        async with aiofiles.open(path, "rb", opener=_open_at_once, executor=files) as file:
+            data: bytes = await file.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        return _missing(path)
+        return await _missing(path, files)
     except OSError as error:
         return _unreadable(path, error)
     if len(data) > MAX_BYTES:
@@ -124,13 +122,13 @@ def _read_file(path: Path) -> SourceResult:
     return SourceResult(path, SourceState.READ, data)
 
 
-def _stands(path: Path) -> bool:
+async def _exists(path: Path, files: Executor) -> bool:
     """Whether anything of that name is there, a link to nowhere too.
 
     Raises OSError where that cannot be told: what may not be looked at is not missing.
     """
     try:
-        os.stat(path, follow_symlinks=False)  # noqa: PTH116 - raises where it cannot be told
+        await aiofiles.os.stat(path, follow_symlinks=False, executor=files)
     except (FileNotFoundError, NotADirectoryError):
         return False
     return True
@@ -150,8 +148,8 @@ def _unusable(path: Path, what: str) -> SourceResult:
     return SourceResult(path, SourceState.UNUSABLE, message=f"{path} {what}")
 
 
-def _missing(path: Path) -> SourceResult:
-    if _stands(path.parent / CONFIG_MAP_LINK):
+async def _missing(path: Path, files: Executor) -> SourceResult:
+    if await _exists(path.parent / CONFIG_MAP_LINK, files):
         return SourceResult(
             path,
             SourceState.AWAITED,
@@ -159,7 +157,7 @@ def _missing(path: Path) -> SourceResult:
             "until it appears",
         )
     message = f"{path} does not exist"
-    if path.is_symlink():
+    if await aiofiles.os.path.islink(path, executor=files):  # type: ignore[call-arg]  # not in stubs
         message = f"{path} is a link to a file that does not exist"
     if "$(" in str(path):
         message += "; $(...) was not replaced: is the variable defined in the pod's env?"

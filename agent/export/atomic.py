@@ -11,6 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
+import aiofiles
+
 from agent import blocking
 from agent.host.sysfs import raise_if_exhausted
 
@@ -31,7 +33,11 @@ async def write_atomic(path: Path, data: bytes, mode: int) -> bool:
 
 async def in_folder(folder: Path, work: Callable[[], T]) -> T:
     """Do ``work`` on the files of a folder, off the loop. Raises OSError, also where it hangs."""
-    return await blocking.call(f"files of {folder.name}", folder, work)
+    return await blocking.call(_purpose(folder), folder, work)
+
+
+def _purpose(folder: Path) -> str:
+    return f"files of {folder.name}"
 
 
 def write_now(path: Path, data: bytes, mode: int) -> bool:
@@ -69,15 +75,12 @@ async def read_plain(path: Path, limit: int) -> bytes | None:
 
     Raises OSError where only this process, or this moment, lacks what it takes to look.
     """
-    return await in_folder(path.parent, lambda: _read_plain(path, limit))
-
-
-def _read_plain(path: Path, limit: int) -> bytes | None:
+    files = blocking.FileThreads(_purpose(path.parent), path)
     try:
-        with open(path, "rb", opener=_no_follow) as file:
+        async with aiofiles.open(path, "rb", opener=_no_follow, executor=files) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 return None
-            data = file.read(limit + 1)
+            data: bytes = await file.read(limit + 1)
     except OSError as error:
         raise_if_exhausted(error)
         return None

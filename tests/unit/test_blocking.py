@@ -4,11 +4,13 @@ import asyncio
 import errno
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from unittest.mock import patch
 
+import aiofiles
+import aiofiles.os
 import pytest
 
 from agent import blocking
@@ -190,3 +192,55 @@ def test_a_call_that_outlives_its_loop_ends_in_silence(gate: Gate) -> None:
     gate.open()
     assert gate.undone.wait(20)
     assert asyncio.run(blocking.call("files", "/x", lambda: "answer")) == "answer"
+
+
+async def test_files_of_aiofiles_are_read_in_the_threads_of_their_purpose(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("content")
+    names: list[str] = []
+
+    def opener(name: str, flags: int) -> int:
+        names.append(threading.current_thread().name)
+        return os.open(name, flags)
+
+    files = blocking.FileThreads("configuration", path)
+    async with aiofiles.open(path, opener=opener, executor=files) as file:
+        assert await file.read() == "content"
+    with pytest.raises(FileNotFoundError):
+        await aiofiles.os.stat(tmp_path / "missing", executor=files)
+    assert names == ["configuration"]
+
+
+@pytest.mark.parametrize("how", ["too late", "cancelled"])
+async def test_a_file_that_opens_when_nobody_waits_any_more_is_closed_again(
+    tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    path = tmp_path / "file"
+    path.touch()
+    descriptors: list[int] = []
+
+    def opener(name: str, flags: int) -> int:
+        gate.work()
+        descriptors.append(os.open(name, flags))
+        return descriptors[0]
+
+    monkeypatch.setattr(blocking, "LIMIT_S", 0.05 if how == "too late" else 60.0)
+    opening = asyncio.create_task(_open(path, opener))
+    assert await asyncio.to_thread(gate.begun.wait, 20)
+    if how == "cancelled":
+        opening.cancel()
+    with pytest.raises((TimeoutError, asyncio.CancelledError)):
+        await opening
+    gate.open()
+    async with asyncio.timeout(20):
+        while not descriptors or _is_open(descriptors[0]):  # noqa: ASYNC110 - no event says so
+            await asyncio.sleep(0.001)
+
+
+async def _open(path: Path, opener: Callable[[str, int], int]) -> None:
+    files = blocking.FileThreads("configuration", path)
+    await aiofiles.open(path, "rb", opener=opener, executor=files)
+
+
+def _is_open(descriptor: int) -> bool:
+    return Path(f"/proc/self/fd/{descriptor}").exists()
