@@ -127,7 +127,7 @@ class FileThreads(Executor):
 
     async def _carry_out(self, work: Callable[[], T], future: Future[T]) -> None:
         try:
-            result = await call(self._purpose, self._path, work, undo=_close)
+            result = await call(self._purpose, self._path, work, limit_s=LIMIT_S, undo=_close)
         except Exception as error:  # noqa: BLE001 - handed to the caller
             if not future.done():
                 future.set_exception(error)
