@@ -74,6 +74,17 @@ def class_text(pci_class: int) -> str:
     return f"0x{code:04x} ({words})"
 
 
+def passed_over(address: str, pci_class: int, wanted: str = "it") -> str:
+    """One sentence: a function is no device for its class, and which pool can have ``wanted``."""
+    text = f"{address} is passed over for its PCI class {class_text(pci_class)}"
+    if not is_needed(pci_class, ("",)):
+        return f"{text}: no pool can have {wanted}"
+    return (
+        f'{text}: a pool has {wanted} with "deviceType": "accelerator" and '
+        f'"classes": ["{pci_class >> 8:04x}"] in its selectors'
+    )
+
+
 def is_of_class(pci_class: int, wanted: str) -> bool:
     """Whether a class code begins with the digits that are wanted."""
     return f"{pci_class:06x}".startswith(wanted)

@@ -140,6 +140,8 @@ class _EmptyPool:
         )
         if self.config.kind is Kind.ACCELERATOR and (classes := other_classes(self.snapshot)):
             yield classes
+        if self.config.kind is Kind.NET_DEVICE and criterion.key == "devices":
+            yield from _accelerators_of_other_classes(self.snapshot)
         for kind, count in sorted(kinds.items()):
             yield f'of "deviceType": "{kind}" {count} would match: is that the type you want?'
 
@@ -177,16 +179,34 @@ class _EmptyPool:
 
 def other_classes(snapshot: Snapshot) -> str:
     """The functions of classes that pools may ask for, and how to; empty where there are none."""
-    found = Counter(c >> 8 for _, c in snapshot.passed_over if is_needed(c, ON_REQUEST))
-    if not found:
+    counts, example = _passed_over(snapshot, ON_REQUEST)
+    if not counts:
         return ""
-    ranked = sorted(found.items())
-    counts = ", ".join(f"{class_text(code << 8)}: {count}" for code, count in ranked)
-    example = f"{ranked[0][0]:04x}"
     return (
         f"passed over for their PCI class: {counts}; functions of other classes than 0x12 are "
         f'taken if the selectors name them, for example "classes": ["{example}"]'
     )
+
+
+def _accelerators_of_other_classes(snapshot: Snapshot) -> Iterator[str]:
+    """Crypto engines and the like, which are no network functions: disks and displays are not told.
+
+    Nearly every host has those, so they say nothing about what a pool of netDevices lacks.
+    """
+    counts, example = _passed_over(snapshot, tuple(set(ON_REQUEST) - _ON_EVERY_HOST))
+    if counts:
+        yield (
+            f"passed over for their PCI class: {counts}; such functions are taken by pools of "
+            f'"deviceType": "accelerator" with "classes": ["{example}"] in their selectors'
+        )
+
+
+def _passed_over(snapshot: Snapshot, classes: tuple[str, ...]) -> tuple[str, str]:
+    """How many functions of each of the classes there are, and the first class; empty for none."""
+    found = Counter(c >> 8 for _, c in snapshot.passed_over if is_needed(c, classes))
+    ranked = sorted(found.items())
+    counts = ", ".join(f"{class_text(code << 8)}: {count}" for code, count in ranked)
+    return counts, f"{ranked[0][0]:04x}" if ranked else ""
 
 
 def _listed(texts: Iterator[str]) -> str:
@@ -279,6 +299,11 @@ def _by_pf(criterion: Criterion, _: list[Device], pools: Pools) -> Iterator[str]
     named = [p for p in pfs if any(means_pf(criterion.key, e, p) for e in entries)]
     if not named and criterion.key == "pfNames" and pools.snapshot.has_no_nic:
         return
+    passed_over = dict(pools.snapshot.passed_over)
+    if criterion.key == "rootDevices" and all(e.key in passed_over for e in entries):
+        return  # the notes say which pool can have their functions
+    if not named and not any(pf.port_names or criterion.key == "rootDevices" for pf in pfs):
+        return  # there is no name here that could be written
     if not named:
         yield f"write {_PF_WRITTEN[criterion.key]}"
     elif more := [p for p in named if 0 < p.num_vfs < p.total_vfs]:
@@ -286,6 +311,8 @@ def _by_pf(criterion: Criterion, _: list[Device], pools: Pools) -> Iterator[str]
         yield f"use an index that exists, or make more VFs by sriov_numvfs (at most {most})"
 
 
+_ON_EVERY_HOST = frozenset({"01", "03", "0801"})
+"""PCI classes of disks, displays and DMA engines."""
 _HARDWARE = frozenset({"vendors", "devices", "pciAddresses", "acpiIndexes"})
 _BY_PF: Mapping[str, Callable[[Device], str | None]] = {
     "pfNames": lambda d: d.pf_name,

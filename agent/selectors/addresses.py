@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from agent.model.address import parse_bdf
 from agent.model.device import Device, Role
+from agent.model.pci_class import passed_over
 from agent.model.snapshot import Snapshot
 from agent.selectors.census import Census, Hint, absent, some
 from agent.selectors.selector import ACCELERATOR, AUX, NET, Selector
@@ -45,6 +46,8 @@ def _address_hint(address: str, own: set[str], census: Census) -> str:
         )
     if address in own:
         return ""
+    if found is None and (pci_class := census.other_class.get(address)) is not None:
+        return f"pciAddresses: {passed_over(address, pci_class)}"
     if found is None:
         return f"pciAddresses: no function at {address} on this host"
     if census.kind is AUX:

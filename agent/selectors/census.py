@@ -47,6 +47,13 @@ class Census:
     everything: tuple[Device, ...]
     """The snapshot's devices. Not the snapshot, which keeps its censuses: a ring of the two would
     outlive it until a full collection."""
+    passed_over: tuple[tuple[str, int], ...] = ()
+    """(PCI address, class code 0xCCSSPP) of the functions that are no devices for their class."""
+
+    @cached_property
+    def other_class(self) -> Mapping[str, int]:
+        """PCI address -> class code of the functions that are no devices for their class."""
+        return dict(self.passed_over)
 
     @cached_property
     def by_id(self) -> Mapping[str, Device]:
@@ -129,7 +136,7 @@ def census(kind: Kind, snapshot: Snapshot) -> Census:
     """
     kept: dict[Kind, Census] = vars(snapshot).setdefault("_census", {})
     if kind not in kept:
-        kept[kind] = Census(kind, snapshot.devices)
+        kept[kind] = Census(kind, snapshot.devices, snapshot.passed_over)
     return kept[kind]
 
 

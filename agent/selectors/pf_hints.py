@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 
 from agent.model.device import Device, Kind
+from agent.model.pci_class import passed_over
 from agent.selectors.census import MOST_HINTS, Census, Hint, some
 from agent.selectors.ranges import FunctionRange, FunctionRanges, spans_text
 
@@ -59,6 +60,8 @@ def _pf_names(device: Device) -> Iterator[str]:
 
 
 def _no_pf(key: str, entry: FunctionRange, census: Census) -> str:
+    if key == "rootDevices" and (pci_class := census.other_class.get(entry.key)) is not None:
+        return f"{key}: {passed_over(entry.key, pci_class, 'its functions')}"
     if key == "pfNames":
         names = [known for pf in census.pfs for known in pf.port_names]
     else:

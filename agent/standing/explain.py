@@ -7,7 +7,7 @@ from difflib import get_close_matches
 
 from agent.model.address import parse_bdf
 from agent.model.device import Device, Netdev
-from agent.model.pci_class import class_text, is_needed
+from agent.model.pci_class import passed_over
 from agent.pools.allocation import device_nodes, missing_node
 from agent.pools.groups import mates_text
 from agent.pools.reasons import ObjectVerdict, PoolVerdict, pool_verdict, reason
@@ -49,13 +49,7 @@ def _passed_over(subject: str, state: AgentState) -> str:
     pci_class = dict(state.pools.snapshot.passed_over).get(address)
     if pci_class is None:
         return ""
-    text = f"{address} is passed over for its PCI class {class_text(pci_class)}"
-    if not is_needed(pci_class, ("",)):
-        return f"{text}: no pool can have it"
-    return (
-        f'{text}: a pool has it with "deviceType": "accelerator" and '
-        f'"classes": ["{pci_class >> 8:04x}"] in its selectors'
-    )
+    return passed_over(address, pci_class)
 
 
 def _device_named(subject: str, state: AgentState) -> Device | None:

@@ -214,3 +214,43 @@ def test_classes_belong_to_accelerators() -> None:
 )
 def test_a_class_has_a_number_and_words(pci_class: int, text: str) -> None:
     assert class_text(pci_class) == text
+
+
+def test_an_address_or_a_pf_of_another_class_is_told_with_the_pool_that_can_have_it(
+    host: HostBuilder,
+) -> None:
+    host.pf("0000:3b:00.0", "ens1f0")
+    vf = host.vfs(QAT_PF)[0]
+    other = "passed over for its PCI class 0x0b40 (co-processor, such as a crypto engine)"
+    way = 'with "deviceType": "accelerator" and "classes": ["0b40"] in its selectors'
+    by_address = assigned(host, pool("n", {"pciAddresses": [vf]}))
+    (why,) = advise(by_address.pools[0], by_address).why_empty
+    assert f"{vf} is {other}: a pool has it {way}" in why
+    assert f"no function at {vf}" not in why
+    by_pf = assigned(host, pool("n", {"rootDevices": [f"{QAT_PF}#0"]}))
+    (why,) = advise(by_pf.pools[0], by_pf).why_empty
+    assert f"{QAT_PF} is {other}: a pool has its functions {way}" in why
+    assert "no PF on this host" not in why
+    assert "one of these" not in why
+
+
+def test_a_pool_of_netdevices_that_lacks_an_id_names_crypto_engines_but_no_disks(
+    host: HostBuilder,
+) -> None:
+    host.pf("0000:3b:00.0", "ens1f0")
+    pools = assigned(host, pool("n", {"devices": ["4941"]}))
+    (why,) = advise(pools.pools[0], pools).why_empty
+    assert (
+        "passed over for their PCI class: 0x0b40 (co-processor, such as a crypto engine): 3; such "
+        'functions are taken by pools of "deviceType": "accelerator" with "classes": ["0b40"]'
+    ) in why
+    assert "0x0108" not in why
+
+
+def test_where_no_pf_has_a_name_no_name_is_asked_for(host: HostBuilder) -> None:
+    host.pf("0000:3b:00.0", vfs=1)
+    host.set_driver("0000:3b:00.0", "vfio-pci")
+    pools = assigned(host, pool("n", {"pfNames": ["ens9"]}))
+    (why,) = advise(pools.pools[0], pools).why_empty
+    assert "named by rootDevices: 0000:3b:00.0" in why
+    assert "one of these" not in why
