@@ -54,7 +54,11 @@ def better_place(key: str, raw: str, kind: Kind | None) -> str:
     value = _bare(raw)
     if not value or len(value) > 1000:
         return ""
-    return _in_one_string(key, value) or _elsewhere(key, value, kind)
+    if several := _in_one_string(key, value):
+        return several
+    if key == "rootDevices" and _is_address(value.partition("#")[0]):
+        return ""  # it is in its place: the range is at fault
+    return _elsewhere(key, value, kind)
 
 
 def _bare(raw: str) -> str:
@@ -159,6 +163,14 @@ def _name(key: str, value: str, kind: Kind | None) -> str:
         f'if it is the name of the netdev of {owner}, write "pfNames": ["{value}"], which selects '
         "that PF's functions"
     )
+
+
+def _is_address(value: str) -> bool:
+    try:
+        parse_bdf(value)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_link_type(value: str) -> bool:

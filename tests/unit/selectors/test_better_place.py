@@ -80,3 +80,8 @@ def test_of_a_value_that_is_like_nothing_known_no_guess_is_made(key: str, value:
 def test_an_accelerator_has_no_netdev_to_be_named_by() -> None:
     place = better_place("rootDevices", "ens1f0", ACCELERATOR)
     assert place == "it looks like the name of a netdev, which an accelerator does not have"
+
+
+@pytest.mark.parametrize("value", ["0000:3b:00.0#3-2", "3b:00.0#x", "0000:3b:00.0#"])
+def test_a_bad_range_in_root_devices_is_not_told_to_be_written_as_it_is(value: str) -> None:
+    assert better_place("rootDevices", value, Kind.NET_DEVICE) == ""
