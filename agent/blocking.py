@@ -16,17 +16,22 @@ import errno
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Executor, Future
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from io import IOBase
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar
+
+import aiofiles
 
 from agent import logs
 from agent.records import frozen
+
+if TYPE_CHECKING:
+    from aiofiles.threadpool.binary import AsyncBufferedReader
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -124,6 +129,17 @@ class FileThreads(Executor):
         task = asyncio.get_running_loop().create_task(self._carry_out(work, future))
         future.add_done_callback(lambda done: task.cancel() if done.cancelled() else None)
         return future
+
+    @asynccontextmanager
+    async def open(
+        self, path: Path, opener: Callable[[str, int], int]
+    ) -> AsyncIterator[AsyncBufferedReader]:
+        """A file open for reading inside; aiofiles' own exit would close it in another thread."""
+        file = await aiofiles.open(path, "rb", opener=opener, executor=self)
+        try:
+            yield file
+        finally:
+            await file.close()
 
     async def _carry_out(self, work: Callable[[], T], future: Future[T]) -> None:
         try:

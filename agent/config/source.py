@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import os
 import stat
-from concurrent.futures import Executor
 from enum import StrEnum
 from pathlib import Path
 
-import aiofiles
 import aiofiles.os
 
 from agent import blocking
@@ -87,7 +85,9 @@ async def read_source(path: Path, node_name: str | None) -> SourceResult:
         return _unreadable(path, error)
 
 
-async def _read_directory(folder: Path, node_name: str | None, files: Executor) -> SourceResult:
+async def _read_directory(
+    folder: Path, node_name: str | None, files: blocking.FileThreads
+) -> SourceResult:
     names = [name for name in (node_name, FALLBACK_KEY) if name and "/" not in name]
     for name in names:
         if await _exists(folder / name, files):
@@ -103,14 +103,14 @@ async def _read_directory(folder: Path, node_name: str | None, files: Executor) 
     )
 
 
-async def _read_file(path: Path, files: Executor) -> SourceResult:
+async def _read_file(path: Path, files: blocking.FileThreads) -> SourceResult:
     try:
         # Looked at before opening: opening some devices has effects, opening a pipe may block.
         entry = await aiofiles.os.stat(path, executor=files)
         mode = entry.st_mode
         if not stat.S_ISREG(mode):
             return _unusable(path, f"is {_KINDS.get(stat.S_IFMT(mode), 'a directory')}, not a file")
-        async with aiofiles.open(path, "rb", opener=_open_at_once, executor=files) as file:
+        async with files.open(path, _open_at_once) as file:
             data: bytes = await file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         return await _missing(path, files)
@@ -122,7 +122,7 @@ async def _read_file(path: Path, files: Executor) -> SourceResult:
     return SourceResult(path, SourceState.READ, data)
 
 
-async def _exists(path: Path, files: Executor) -> bool:
+async def _exists(path: Path, files: blocking.FileThreads) -> bool:
     """Whether anything of that name is there, a link to nowhere too.
 
     Raises OSError where that cannot be told: what may not be looked at is not missing.
@@ -148,7 +148,7 @@ def _unusable(path: Path, what: str) -> SourceResult:
     return SourceResult(path, SourceState.UNUSABLE, message=f"{path} {what}")
 
 
-async def _missing(path: Path, files: Executor) -> SourceResult:
+async def _missing(path: Path, files: blocking.FileThreads) -> SourceResult:
     if await _exists(path.parent / CONFIG_MAP_LINK, files):
         return SourceResult(
             path,

@@ -11,8 +11,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-import aiofiles
-
 from agent import blocking
 from agent.host.sysfs import raise_if_exhausted
 
@@ -77,7 +75,7 @@ async def read_plain(path: Path, limit: int) -> bytes | None:
     """
     files = blocking.FileThreads(_purpose(path.parent), path)
     try:
-        async with aiofiles.open(path, "rb", opener=_no_follow, executor=files) as file:
+        async with files.open(path, _no_follow) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 return None
             data: bytes = await file.read(limit + 1)

@@ -19,6 +19,7 @@ from typing import Self
 import grpc
 import pytest
 
+from agent.export.given import record_name
 from agent.host.hardware import E810
 from agent.host.inotify import DirectoryWatch
 from agent.host.layout import HostBuilder
@@ -259,7 +260,7 @@ def test_a_kill_between_write_and_rename_of_a_device_info_file_leaves_the_old_on
             lane.verify(agent)
             lane.kubelet.allocate(NET, lane.net[1])
             assert json.loads(file.read_text())["pci"]["pci-address"] == lane.net[1]
-            assert [p.name for p in file.parent.iterdir()] == [file.name]
+            assert sorted(p.name for p in file.parent.iterdir()) == [record_name(NET), file.name]
 
 
 def wait_for_admin(lane: Lane) -> None:

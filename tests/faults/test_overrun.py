@@ -27,6 +27,7 @@ def test_an_agent_that_was_stopped_while_links_flapped_tells_the_truth_afterward
     host: HostBuilder, config: ConfigFile, kubelet: Kubelet
 ) -> None:
     host.pf(PF, "ens1f0", vfs=8)
+    host.set_driver(PF, "ixgbe")  # one that stops its VFs where the PF is set down
     config.write(pool("net", drivers=["iavf"], health={"recoveryHoldSeconds": 0}))
     with NetNamespace() as namespace:
         namespace.veth("ens1f0", "far0")

@@ -152,7 +152,9 @@ def test_a_restarted_kubelet_has_the_resource_again_and_its_pod_lives(
 def test_a_restarted_agent_finds_its_pool_whole_and_the_pod_alive(
     node: Node, machine: Machine, pod: str
 ) -> None:
-    with machine.agent("again", pool("again", {"linkTypes": ["ether"]})) as agent:
+    with machine.agent(
+        "again", pool("again", {"linkTypes": ["ether"], "drivers": ["iavf"]})
+    ) as agent:
         allocatable(node, "example.com/again", 4)
         node.pods.write(pod, Container(asks={"example.com/again": 1}))
         before = node.pods.running(pod)

@@ -27,7 +27,7 @@ HTTP_PORT = 18090
 SETTLES_WITHIN_S = 120.0
 """Patience with a busy machine; what is printed is how long it took."""
 WITH_NETDEVS = VfHardware("1889", "iavf", iommu=False)
-BARE = VfHardware("1889", None, netdevs=False, iommu=False)
+BARE = VfHardware("1889", "pci-stub", netdevs=False, iommu=False)
 LARGE = Hardware("8086", "1592", "ice", total_vfs=VFS, vf=BARE)
 
 

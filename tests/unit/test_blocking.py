@@ -204,8 +204,9 @@ async def test_files_of_aiofiles_are_read_in_the_threads_of_their_purpose(tmp_pa
         return os.open(name, flags)
 
     files = blocking.FileThreads("configuration", path)
-    async with aiofiles.open(path, opener=opener, executor=files) as file:
-        assert await file.read() == "content"
+    async with files.open(path, opener) as file:
+        assert await file.read() == b"content"
+    assert asyncio.get_running_loop()._default_executor is None  # type: ignore[attr-defined] # no other hook
     with pytest.raises(FileNotFoundError):
         await aiofiles.os.stat(tmp_path / "missing", executor=files)
     assert names == ["configuration"]
@@ -238,8 +239,8 @@ async def test_a_file_that_opens_when_nobody_waits_any_more_is_closed_again(
 
 
 async def _open(path: Path, opener: Callable[[str, int], int]) -> None:
-    files = blocking.FileThreads("configuration", path)
-    await aiofiles.open(path, "rb", opener=opener, executor=files)
+    async with blocking.FileThreads("configuration", path).open(path, opener):
+        pass
 
 
 def _is_open(descriptor: int) -> bool:

@@ -18,7 +18,7 @@ from agent.host.layout import HostBuilder
 from agent.model.link import Links
 from agent.pools.assign import assign
 
-BYTES_PER_DEVICE = 850
+BYTES_PER_DEVICE = 1024
 FEW, MANY = 8, 72
 
 
