@@ -74,7 +74,7 @@ def test_every_module_that_runs_comes_as_bytecode_that_is_not_checked(image: str
 
 def test_the_entry_point_is_a_program_and_no_shell(image: str) -> None:
     configured = build.inspected()["config"]
-    assert configured["Entrypoint"] == ["sriov-agent"]
+    assert configured["Entrypoint"] == ["env", "--block-signal=TERM,INT,QUIT,HUP", "sriov-agent"]
     assert not configured.get("Cmd")
     assert configured["Healthcheck"]["Test"] == ["CMD", "sriov-agent", "status"]
     assert configured["Labels"]["org.opencontainers.image.version"] == agent.__version__
