@@ -16,24 +16,15 @@ import errno
 import os
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
-from concurrent.futures import Executor, Future
-from contextlib import asynccontextmanager, suppress
-from functools import partial
-from io import IOBase
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar
-
-import aiofiles
+from typing import Generic, TypeVar
 
 from agent import logs
 from agent.records import frozen
 
-if TYPE_CHECKING:
-    from aiofiles.threadpool.binary import AsyncBufferedReader
-
-P = ParamSpec("P")
 T = TypeVar("T")
 
 LIMIT_S = 2.0
@@ -110,52 +101,6 @@ def prepare(*purposes: str) -> None:
     for purpose in purposes:
         with suppress(NoThreadError):
             _worker(purpose).need_thread(purpose)
-
-
-class FileThreads(Executor):
-    """What aiofiles makes its calls in: the threads of ``purpose``, each call with ``LIMIT_S``.
-
-    Errors are those of :func:`call`. A file that opens too late for its caller is closed again.
-    """
-
-    def __init__(self, purpose: str, path: Path | str) -> None:
-        self._purpose = purpose
-        self._path = path
-
-    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """The result of one call, in time or as an error; to be called on the loop."""
-        future: Future[T] = Future()
-        work = partial(fn, *args, **kwargs)
-        task = asyncio.get_running_loop().create_task(self._carry_out(work, future))
-        future.add_done_callback(lambda done: task.cancel() if done.cancelled() else None)
-        return future
-
-    @asynccontextmanager
-    async def open(
-        self, path: Path, opener: Callable[[str, int], int]
-    ) -> AsyncIterator[AsyncBufferedReader]:
-        """A file open for reading inside; aiofiles' own exit would close it in another thread."""
-        file = await aiofiles.open(path, "rb", opener=opener, executor=self)
-        try:
-            yield file
-        finally:
-            await file.close()
-
-    async def _carry_out(self, work: Callable[[], T], future: Future[T]) -> None:
-        try:
-            result = await call(self._purpose, self._path, work, limit_s=LIMIT_S, undo=_close)
-        except Exception as error:  # noqa: BLE001 - handed to the caller
-            if not future.done():
-                future.set_exception(error)
-        else:
-            if not future.done():
-                future.set_result(result)
-
-
-def _close(result: object) -> None:
-    """Close a file that nobody waits for any more."""
-    if isinstance(result, IOBase):
-        result.close()
 
 
 def hanging() -> tuple[Hanging, ...]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import aiofiles.os
 
-from agent import blocking
+from agent.file_threads import FileThreads
 from agent.records import frozen
 
 MAX_BYTES = 16 * 1024 * 1024
@@ -74,7 +74,7 @@ async def read_source(path: Path, node_name: str | None) -> SourceResult:
     Never raises for anything that a path can be: missing, unreadable, a pipe, a loop of links, on
     a mount that hangs.
     """
-    files = blocking.FileThreads(SOURCE, path)
+    files = FileThreads(SOURCE, path)
     try:
         if await aiofiles.os.path.isdir(path, executor=files):
             return await _read_directory(path, node_name, files)
@@ -85,9 +85,7 @@ async def read_source(path: Path, node_name: str | None) -> SourceResult:
         return _unreadable(path, error)
 
 
-async def _read_directory(
-    folder: Path, node_name: str | None, files: blocking.FileThreads
-) -> SourceResult:
+async def _read_directory(folder: Path, node_name: str | None, files: FileThreads) -> SourceResult:
     names = [name for name in (node_name, FALLBACK_KEY) if name and "/" not in name]
     for name in names:
         if await _exists(folder / name, files):
@@ -103,7 +101,7 @@ async def _read_directory(
     )
 
 
-async def _read_file(path: Path, files: blocking.FileThreads) -> SourceResult:
+async def _read_file(path: Path, files: FileThreads) -> SourceResult:
     try:
         # Looked at before opening: opening some devices has effects, opening a pipe may block.
         entry = await aiofiles.os.stat(path, executor=files)
@@ -122,7 +120,7 @@ async def _read_file(path: Path, files: blocking.FileThreads) -> SourceResult:
     return SourceResult(path, SourceState.READ, data)
 
 
-async def _exists(path: Path, files: blocking.FileThreads) -> bool:
+async def _exists(path: Path, files: FileThreads) -> bool:
     """Whether anything of that name is there, a link to nowhere too.
 
     Raises OSError where that cannot be told: what may not be looked at is not missing.
@@ -148,7 +146,7 @@ def _unusable(path: Path, what: str) -> SourceResult:
     return SourceResult(path, SourceState.UNUSABLE, message=f"{path} {what}")
 
 
-async def _missing(path: Path, files: blocking.FileThreads) -> SourceResult:
+async def _missing(path: Path, files: FileThreads) -> SourceResult:
     if await _exists(path.parent / CONFIG_MAP_LINK, files):
         return SourceResult(
             path,

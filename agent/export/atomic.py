@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from agent import blocking
+from agent.file_threads import FileThreads
 from agent.host.sysfs import raise_if_exhausted
 
 T = TypeVar("T")
@@ -73,7 +74,7 @@ async def read_plain(path: Path, limit: int) -> bytes | None:
 
     Raises OSError where only this process, or this moment, lacks what it takes to look.
     """
-    files = blocking.FileThreads(_purpose(path.parent), path)
+    files = FileThreads(_purpose(path.parent), path)
     try:
         async with files.open(path, _no_follow) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):

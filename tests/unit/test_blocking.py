@@ -15,6 +15,7 @@ import pytest
 
 from agent import blocking
 from agent.blocking import NoThreadError
+from agent.file_threads import FileThreads
 from tests.support.log_lines import LogLines
 
 
@@ -203,7 +204,7 @@ async def test_files_of_aiofiles_are_read_in_the_threads_of_their_purpose(tmp_pa
         names.append(threading.current_thread().name)
         return os.open(name, flags)
 
-    files = blocking.FileThreads("configuration", path)
+    files = FileThreads("configuration", path)
     async with files.open(path, opener) as file:
         assert await file.read() == b"content"
     assert asyncio.get_running_loop()._default_executor is None  # type: ignore[attr-defined] # no other hook
@@ -239,7 +240,7 @@ async def test_a_file_that_opens_when_nobody_waits_any_more_is_closed_again(
 
 
 async def _open(path: Path, opener: Callable[[str, int], int]) -> None:
-    async with blocking.FileThreads("configuration", path).open(path, opener):
+    async with FileThreads("configuration", path).open(path, opener):
         pass
 
 
