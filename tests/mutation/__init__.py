@@ -1,1 +1,1 @@
-"""Everything at once for minutes: ``python -m tests.soak.run 5``."""
+"""Small faults put into the agent one at a time: ``python -m tests.mutation.run --help``."""

@@ -43,4 +43,9 @@ TESTS: Mapping[str, tuple[str, ...]] = {
     "agent/http/server.py": _HTTP,
     "agent/http/connection.py": _HTTP,
     "agent/http/places.py": _HTTP,
+    "agent/http/site.py": _HTTP,
+    "agent/export/atomic.py": ("tests/unit/export",),
+    "agent/host/sysfs.py": ("tests/unit/host",),
+    "agent/host/switchdev.py": ("tests/unit/host", "tests/unit/discovery"),
+    "agent/reconcile.py": ("tests/unit/test_reconcile.py", *_MODEL),
 }

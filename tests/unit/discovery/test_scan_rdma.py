@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.discovery.scan import scan
+from agent.discovery.scan import Scanner, scan
+from agent.host.devlink import ENABLE_RDMA
 from agent.host.hardware import ACC100, CONNECTX6, CONNECTX6_INFINIBAND, Hardware
 from agent.host.layout import HostBuilder
 from agent.model.device import Device, InfinibandPort, Kind, RdmaDevice, Role, VdpaDevice
@@ -253,3 +254,17 @@ def test_the_netdevs_type_tells_more_than_the_class_where_a_port_has_no_link_lay
     (host.folder(IB) / "infiniband/mlx5_0/ports/1/link_layer").unlink()
     host.write(host.root / "sys/class/net/ibs1/type", 1)
     assert device(host, IB).infiniband_ports == ()
+
+
+def test_a_rescan_reads_a_function_whose_enable_rdma_changed(host: HostBuilder) -> None:
+    def say(value: str) -> None:
+        parameter = f'{{"name": "enable_rdma", "values": [{{"value": {value}}}]}}'
+        text = f'{{"param": {{"pci/{VF0}": [{parameter}]}}}}'
+        host.write(host.root / "devlink.json", text)
+
+    scanner = Scanner(host.roots)
+    say("true")
+    needs = frozenset({ENABLE_RDMA})
+    assert scanner.scan(needs=needs).by_id[VF0].rdma_enabled is True
+    say("false")
+    assert scanner.scan(needs=needs, touched=frozenset()).by_id[VF0].rdma_enabled is False

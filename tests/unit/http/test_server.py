@@ -14,7 +14,7 @@ from agent.http.messages import Answer, Request, Stream, plain
 from agent.http.places import PROBES, Limits
 from agent.http.server import HttpServer
 from tests.support.hearing import hearing
-from tests.support.http_client import listening
+from tests.support.http_client import Client, listening
 from tests.support.log_lines import LogLines
 
 LONG = b"device " * 10_000
@@ -362,3 +362,24 @@ async def test_an_address_that_is_taken_is_told_once_and_had_as_soon_as_it_is_fr
     (told,) = log_lines.fields("http.unavailable")
     assert told["address"] == f"127.0.0.1:{port}"
     assert "in use" in told["error"]
+
+
+async def test_of_two_clients_that_come_at_once_each_takes_the_place_of_another_idle_client(
+    echo: Echo,
+) -> None:
+    async with listening(echo.serve, Limits(connections=2)) as site:
+        idle = [await site.connect() for _ in range(2)]
+        for client in idle:
+            await client.get("/")
+        arrived = []
+        for _ in range(2):  # both before the server accepts either
+            connected = socket.create_connection(("127.0.0.1", site.port))
+            connected.sendall(b"GET /stream HTTP/1.1\r\nhost: x\r\n\r\n")
+            arrived.append(connected)
+        for connected in arrived:
+            client = Client(*await asyncio.open_connection(sock=connected))
+            await client.reader.readuntil(b"one")
+            idle.append(client)
+        assert (await site.get("/")).status == 503
+        for client in idle:
+            client.writer.close()

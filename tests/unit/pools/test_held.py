@@ -6,7 +6,7 @@ import pytest
 from agent.model.device import Kind, Netdev, RdmaDevice, Role
 from agent.pools.assign import assign
 from agent.pools.held import Held, Holder, unknown_device
-from agent.pools.ledger import CONFIRM_WITHIN_S, Ledger
+from agent.pools.ledger import CONFIRM_WITHIN_S, Ledger, Pending
 from tests.support.devices import host, pf, sf, vf
 from tests.support.pools import assigned, config, held, members, pool
 
@@ -225,3 +225,9 @@ def test_a_selector_object_that_is_seen_to_match_comes_before_one_that_may() -> 
     objects = ({"vendors": ["8086"], "isRdma": True}, {"vendors": ["8086"], "pfNames": ["pf0"]})
     (only,) = assigned(host(PF0, HIDDEN), pool("vf", *objects), held=held("vf", HIDDEN)).pools
     assert [m.selector_object for m in only.members] == [1]
+
+
+def test_an_answer_of_ours_counts_for_ten_seconds_though_kubelet_does_not_list_it() -> None:
+    ledger = Ledger(pending={VFS[0].id: Pending("intel.com/vf", 100.0)})
+    assert ledger.confirmed({}, asked_at=109.9).held_ids == {VFS[0].id}
+    assert ledger.confirmed({}, asked_at=110.0).held_ids == set()
