@@ -132,7 +132,7 @@ class Allocator:
         groups = [m.device.iommu_group for m in members if m.device.is_vfio]
         self._giving.update(groups)
         try:
-            answer = allocation(pool.config, members, nodes)
+            answer = allocation(pool.config, members, nodes, device_ids)
             await self._export(pools, pool, members)
             return self._with_cdi(pool, members, answer, nodes), members
         finally:

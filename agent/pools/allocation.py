@@ -40,13 +40,19 @@ def members_for(pool: Pool, device_ids: Sequence[str]) -> tuple[Member, ...]:
     return tuple(sorted(members, key=lambda m: device_order(m.device)))
 
 
-def allocation(config: PoolConfig, members: Sequence[Member], host: HostNodes) -> Allocation:
+def allocation(
+    config: PoolConfig, members: Sequence[Member], host: HostNodes, asked: Sequence[str] = ()
+) -> Allocation:
     """Envs and device nodes for ``members``, which are in stable order and on the host.
 
-    ``host`` tells which device nodes the host has. Raises DeviceNotUsableError.
+    Nodes come in the order of the ids in ``asked``, as the Go plugin gives them; without any in
+    that of the members. ``host`` tells which device nodes the host has. Raises
+    DeviceNotUsableError.
     """
     info = {m.device.id: device_info(config, m, host) for m in members}
-    nodes = dict.fromkeys(n for m in members for n in device_nodes(m, host))
+    place = {device_id: number for number, device_id in enumerate(dict.fromkeys(asked))}
+    in_order = sorted(members, key=lambda m: place.get(m.device.id, len(place)))
+    nodes = dict.fromkeys(n for m in in_order for n in device_nodes(m, host))
     by_host_path = {n.host_path: n for n in reversed(nodes)}
     return Allocation(
         envs=tuple(sorted(_envs(config, [m.device.id for m in members], info).items())),

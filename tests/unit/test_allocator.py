@@ -79,12 +79,25 @@ def noted(bus: Bus) -> list[DevicesAllocated]:
     return events
 
 
+@pytest.mark.parametrize(("asked", "groups"), [((A, B), (21, 22)), ((B, A), (22, 21))])
+async def test_ids_are_in_stable_order_and_nodes_in_the_order_of_the_request(
+    roots: Roots, asked: tuple[str, str], groups: tuple[int, int]
+) -> None:
+    answer = await allocator(roots).allocate(VF, asked)
+    assert dict(answer.envs)["PCIDEVICE_INTEL_COM_VF"] == f"{A},{B}"
+    assert [n.host_path for n in answer.nodes] == ["/dev/vfio/vfio", *_group_nodes(groups)]
+
+
+def _group_nodes(groups: tuple[int, int]) -> list[str]:
+    return [f"/dev/vfio/{group}" for group in groups]
+
+
 async def test_an_answer_has_envs_and_nodes_and_its_device_info_files_are_there(
     roots: Roots,
 ) -> None:
     answer = await allocator(roots).allocate(VF, (B, A))
     assert dict(answer.envs)["PCIDEVICE_INTEL_COM_VF"] == f"{A},{B}"
-    assert [n.host_path for n in answer.nodes] == ["/dev/vfio/vfio", "/dev/vfio/21", "/dev/vfio/22"]
+    assert [n.host_path for n in answer.nodes] == ["/dev/vfio/vfio", "/dev/vfio/22", "/dev/vfio/21"]
     assert (answer.mounts, answer.annotations, answer.cdi_devices) == ((), (), ())
     assert list(info_files(roots)) == [f"intel.com-vf-{i}-device.json" for i in (A, B)]
 
@@ -102,7 +115,7 @@ async def test_an_answer_is_told_on_the_bus_and_in_the_log(
     assert line == {
         "resource": VF,
         "devices": f"{A},{B}",
-        "nodes": "/dev/vfio/vfio,/dev/vfio/21,/dev/vfio/22",
+        "nodes": "/dev/vfio/vfio,/dev/vfio/22,/dev/vfio/21",
         "cdi": "",
     }
 
