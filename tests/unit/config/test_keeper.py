@@ -147,3 +147,30 @@ async def test_a_file_that_becomes_readable_without_an_event_is_read_at_the_next
         elsewhere.mkdir()
         (elsewhere / "real").write_text(named("mended"))
         assert await follower.next_pools() == ["mended"]
+
+
+async def test_an_edit_with_errors_keeps_the_pools_and_is_reported_with_its_first_error(
+    tmp_path: Path, log_lines: LogLines
+) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(GOOD)
+    keeper = keeper_of(file)
+    await keeper.start()
+    file.write_text(GOOD.replace('"net"', '"no/name"'))
+    await keeper.reload()
+    assert [p.name for p in keeper.config.pools] == ["net"]
+    assert "no/name" in keeper.standing.rejected
+    assert len(log_lines.fields("config.rejected")) == 1
+
+
+async def test_a_file_without_changes_is_mentioned_only_to_a_person_who_asked(
+    tmp_path: Path, log_lines: LogLines
+) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(GOOD)
+    keeper = keeper_of(file)
+    await keeper.start()
+    await keeper.reload()
+    assert not log_lines.fields("config.unchanged")
+    await keeper.reload(asked=True)
+    assert log_lines.fields("config.unchanged") == [{"path": str(file)}]
