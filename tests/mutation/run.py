@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -29,7 +30,7 @@ from queue import SimpleQueue
 from threading import Lock
 
 from tests.mutation.faults import Fault, faults_of
-from tests.mutation.targets import TESTS
+from tests.mutation.targets import SAME_BEHAVIOUR, TESTS
 
 _REPOSITORY = Path(__file__).parents[2]
 _PATIENCE_S = 900.0
@@ -76,10 +77,23 @@ def _parser() -> argparse.ArgumentParser:
 
 def _drawn(only: str, count: int | None, seed: int) -> list[Fault]:
     files = [file for file in TESTS if only in file]
-    faults = [f for file in files for f in faults_of(file, (_REPOSITORY / file).read_bytes())]
+    faults = [f for file in files for f in _faults_in(file)]
     if count is None or count >= len(faults):
         return faults
     return sorted(random.Random(seed).sample(faults, count))  # noqa: S311 - no secret
+
+
+def _faults_in(file: str) -> Iterator[Fault]:
+    """The faults of a file that change its behaviour."""
+    source = (_REPOSITORY / file).read_bytes()
+    lines = source.decode().splitlines()
+    for fault in faults_of(file, source):
+        change = (fault.file, fault.before, fault.after)
+        if not any(
+            change == (name, before, after) and re.search(pattern, lines[fault.line - 1])
+            for name, pattern, before, after in SAME_BEHAVIOUR
+        ):
+            yield fault
 
 
 @contextmanager
