@@ -93,6 +93,7 @@ def test_the_link_state_that_an_operator_sets_for_a_vf_is_the_health_of_that_vf(
     uplink: str, host: HostBuilder, config: ConfigFile, kubelet: Kubelet
 ) -> None:
     host.pf(PF, uplink, vfs=VFS)
+    host.set_driver(PF, "ixgbe")  # one that stops its VFs where the PF is set down
     ifindex = host.root / f"sys/class/net/{uplink}/ifindex"
     ifindex.write_text(f"{if_nametoindex(uplink)}\n", encoding="ascii")
     set_up(uplink, up=True)

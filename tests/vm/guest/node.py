@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 
+from agent.roots import Roots
 from tests.e2e.conftest import ConfigFile
 from tests.support import kubelet
 from tests.support.agent import AgentProcess
@@ -76,3 +77,6 @@ def node(tmp_path: Path) -> Iterator[Node]:
     """A node whose kubelet runs; its sockets are in /run, since their paths must be short."""
     with TemporaryDirectory(prefix="node-", dir="/run") as folder, Kubelet(Path(folder)) as kubelet:
         yield Node(kubelet, Path(folder), ConfigFile(tmp_path / "config.json"))
+    # This kubelet has no pods and no checkpoint, so nothing else says that devices are free again.
+    for record in Roots(host=Path("/")).device_info.glob(".sriov-agent-given-*.json"):
+        record.unlink()
