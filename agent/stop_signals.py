@@ -8,8 +8,12 @@ milliseconds. So this module is the first that the command imports, and it impor
 from __future__ import annotations
 
 import signal
+import sys
 from types import FrameType
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 """Each asks the running agent to stop, with exit code 0."""
@@ -25,6 +29,7 @@ def listen_early(argv: list[str]) -> None:
     until now, by the container's entry point, comes through here.
     """
     if not argv or argv[0].startswith("-") or argv[0] == "run":
+        sys.unraisablehook = _report_unraisable
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         for number in STOP_SIGNALS:
             signal.signal(number, _stop_agent)
@@ -46,6 +51,12 @@ def received_early() -> signal.Signals | None:
 def _stop_agent(number: int, _frame: FrameType | None) -> NoReturn:
     _received.append(signal.Signals(number))
     raise SystemExit(0)
+
+
+def _report_unraisable(ignored: UnraisableHookArgs) -> None:
+    """Report what Python cannot raise, but for the SystemExit of :func:`_stop_agent`."""
+    if not (_received and isinstance(ignored.exc_value, SystemExit)):
+        sys.__unraisablehook__(ignored)
 
 
 def _stop_command(number: int, _frame: FrameType | None) -> NoReturn:

@@ -128,3 +128,19 @@ def test_the_image_blocks_stop_signals_until_the_agent_handles_them() -> None:
         [*before, sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert {*json.loads(shown.stdout)} == {*map(int, BLOCKED)}
+
+
+def test_a_stop_signal_during_a_destructor_prints_nothing_and_is_known() -> None:
+    script = """
+import os, signal
+from agent import stop_signals
+stop_signals.listen_early([])
+class Ended:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+Ended()
+print(stop_signals.received_early().name)
+"""
+    command = (sys.executable, "-c", script)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "SIGTERM\n", "")

@@ -1,7 +1,8 @@
 """Puts one small fault at a time into a copy of the agent, and runs the tests that must find it.
 
-``tox -e mutation -- --count 71 --seed 1``: so many faults, drawn by the seed from all of them;
-without ``--count``, all. ``--only TEXT`` takes the files whose path holds the text, ``--list``
+``tox -e mutation -- --count 71 --seed 1``: so many faults, drawn by the seed from all of them and
+run in the order drawn, so that a run that is cut off is a fair sample; without ``--count``, all.
+``--only TEXT`` takes the files whose path holds the text, ``--list``
 prints the faults and runs nothing. Prints each fault that no test finds, then the share of those
 found. Exit code 1 if that is below ``--least`` percent.
 
@@ -80,7 +81,7 @@ def _drawn(only: str, count: int | None, seed: int) -> list[Fault]:
     faults = [f for file in files for f in _faults_in(file)]
     if count is None or count >= len(faults):
         return faults
-    return sorted(random.Random(seed).sample(faults, count))  # noqa: S311 - no secret
+    return random.Random(seed).sample(faults, count)  # noqa: S311 - no secret
 
 
 def _faults_in(file: str) -> Iterator[Fault]:

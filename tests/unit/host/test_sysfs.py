@@ -46,3 +46,19 @@ def test_a_process_or_host_that_has_run_out_is_not_taken_for_an_absent_file(numb
     with pytest.raises(OSError, match=re.escape(os.strerror(number))):
         sysfs.raise_if_exhausted(OSError(number, os.strerror(number)))
     sysfs.raise_if_exhausted(OSError(errno.ENOENT, "absent"))
+
+
+def test_what_observes_reads_is_asked_inside_the_block_only(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    class Calls:
+        def __getattr__(self, name: str) -> object:
+            asked.append(name)
+            return getattr(os, name)
+
+    with sysfs.observed(Calls()), sysfs.folder(tmp_path):
+        assert asked
+    asked.clear()
+    with sysfs.folder(tmp_path):
+        pass
+    assert not asked
