@@ -54,8 +54,12 @@ def _stop_agent(number: int, _frame: FrameType | None) -> NoReturn:
 
 
 def _report_unraisable(ignored: UnraisableHookArgs) -> None:
-    """Report what Python cannot raise, but for the SystemExit of :func:`_stop_agent`."""
-    if not (_received and isinstance(ignored.exc_value, SystemExit)):
+    """Report what Python cannot raise, unless a stop signal came early.
+
+    Then it is the SystemExit of the signal itself, or the destructor of something that the signal
+    left half made, such as an event loop.
+    """
+    if not _received:
         sys.__unraisablehook__(ignored)
 
 
