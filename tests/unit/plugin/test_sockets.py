@@ -175,3 +175,11 @@ def test_a_file_made_again_in_the_same_inode_is_another_file(tmp_path: Path) -> 
     assert after is not None
     assert (before.device, before.inode) == (after.device, after.inode)
     assert before != after
+
+
+def test_a_socket_that_cannot_have_its_name_leaves_no_hidden_file(roots: Roots) -> None:
+    path = roots.device_plugins / "x.sock"
+    path.mkdir()
+    with pytest.raises(KubeletUnavailableError, match="directory"):
+        bind_socket(path)
+    assert [p.name for p in roots.device_plugins.iterdir()] == ["x.sock"]
