@@ -11,8 +11,11 @@ from typing import TypeVar
 import attrs
 
 from agent import blocking, logs
+from agent.attrs_classes import frozen
 from agent.bus import Bus
+from agent.change_log import shown
 from agent.config.schema import AllocationPolicy
+from agent.errno_advice import with_advice
 from agent.errors import DeviceNotUsableError, UnknownDeviceError
 from agent.export.cdi import annotation_key, has_cdi_entry, qualified_name
 from agent.export.device_info import write_device_info
@@ -21,19 +24,16 @@ from agent.export.specs import CdiMode, CdiSpecs
 from agent.health.at_allocate import fault_at_allocate
 from agent.model.answers import Allocation
 from agent.model.device import Device
-from agent.model.events import DevicesAllocated, DevicesResting, DevicesReturned, HostHint
+from agent.model.events import DevicesAllocated, DevicesResting, DevicesReturned, HostChanged
 from agent.model.nodes import HostNodes
+from agent.pools.allocated import AllocatedDevices
 from agent.pools.allocation import allocation, members_for, node_names
+from agent.pools.allocation_tracker import SHORT_LIFE_S
 from agent.pools.groups import with_held_mates
-from agent.pools.held import Held
-from agent.pools.ledger import SHORT_LIFE_S
+from agent.pools.pool import Member, Pool, Pools
 from agent.pools.preference import prefer
-from agent.pools.records import Member, Pool, Pools
 from agent.pools.suspects import suspicion
-from agent.records import frozen
-from agent.remedies import with_remedy
 from agent.roots import Roots
-from agent.told import shown
 
 T = TypeVar("T")
 
@@ -47,7 +47,7 @@ CONFIRM_WITHIN_S = 0.25
 class Checks:
     """What Allocate asks beside the facts of the devices themselves."""
 
-    held: Callable[[], Held]
+    held: Callable[[], AllocatedDevices]
     """The newest holders, which the pools in force may not show yet."""
     look: Callable[[HostNodes, frozenset[str]], HostNodes] = lambda known, _: known
     """Takes the known nodes of the host and looks at those of some names again."""
@@ -67,7 +67,7 @@ class Allocator:
         roots: Roots,
         bus: Bus,
         pools: Callable[[], Pools],
-        reread: Callable[[tuple[Device, ...]], tuple[Device, ...]],
+        refresh: Callable[[tuple[Device, ...]], tuple[Device, ...]],
         *,
         checks: Checks | None = None,
         cdi: CdiMode | None = None,
@@ -78,7 +78,7 @@ class Allocator:
         self._roots = roots
         self._bus = bus
         self._pools = pools
-        self._reread = reread
+        self._reread = refresh
         self._checks = checks or Checks(held=lambda: pools().held)
         self._giving: Counter[int | None] = Counter()
         """IOMMU groups of the devices in answers that are not complete yet."""
@@ -146,7 +146,7 @@ class Allocator:
             what = "CDI spec"
             await self._specs.renew(pools, pool, members)
         except OSError as error:
-            text = f"its {what} cannot be written: {with_remedy(error)}"
+            text = f"its {what} cannot be written: {with_advice(error)}"
             raise DeviceNotUsableError(members[0].device.id, text) from error
         if self._given is not None:
             await self._given.add(pool.resource, [m.device.id for m in members])
@@ -198,7 +198,7 @@ class Allocator:
             if not fault and device.is_vfio and self._giving[device.iommu_group] > 0:
                 fault = f"IOMMU group {device.iommu_group} is being given to another container"
             if fault:
-                self._bus.publish(HostHint("allocate", frozenset({device.id})))
+                self._bus.publish(HostChanged("allocate", frozenset({device.id})))
                 raise DeviceNotUsableError(device.id, fault)
 
     def _with_cdi(

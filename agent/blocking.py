@@ -23,7 +23,7 @@ from queue import SimpleQueue
 from typing import Generic, TypeVar
 
 from agent import logs
-from agent.records import frozen
+from agent.attrs_classes import frozen
 
 T = TypeVar("T")
 

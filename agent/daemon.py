@@ -19,41 +19,41 @@ from typing import TYPE_CHECKING
 from agent import __version__, blocking, logs
 from agent.allocator import Allocator, Checks
 from agent.bus import Bus
-from agent.config.keeper import ConfigChanged, ConfigKeeper
 from agent.config.schema import Config
+from agent.config.watcher import ConfigChanged, ConfigWatcher
 from agent.discovery.confirm import changed_facts
-from agent.discovery.links import LinkMonitor
-from agent.discovery.monitor import Monitor
-from agent.discovery.rdma_ports import RdmaPortWatch
-from agent.discovery.reread import look_again, reread
+from agent.discovery.refresh import refresh, refresh_nodes
 from agent.discovery.scan import Scanner
-from agent.discovery.tree import follow_tree
+from agent.endpoints import Endpoints, first_lists
 from agent.export.given import GivenRecord
 from agent.export.leftovers import remove_leftover_drafts
 from agent.export.specs import CdiSpecs
-from agent.holders import Witnesses, word_of
+from agent.holders import Witnesses, report_of
 from agent.host import devlink
 from agent.host.altnames import ALTNAMES
 from agent.kubelet.checkpoint import Claims
-from agent.kubelet.podresources import HoldingsFollower, HoldingsRead
+from agent.kubelet.podresources import PodResourcesPoller, PodResourcesRead
 from agent.kubelet.resource_locks import ResourceLocks
 from agent.kubelet.watch import KubeletWatch
 from agent.model.device import Device
-from agent.model.events import HostHint, SnapshotTaken
+from agent.model.events import HostChanged, SnapshotTaken
 from agent.model.link import Links
 from agent.model.snapshot import Snapshot
 from agent.options import RunOptions
 from agent.plugin.fleet import Fleet
 from agent.pools.needs import class_needs
-from agent.pools.records import Pools
+from agent.pools.pool import Pools
 from agent.reconcile import Reconciler
-from agent.services import Services, first_lists
 from agent.silent_facts import scan_silent_facts
 from agent.stop_signals import STOP_SIGNALS, received_early
-from agent.tasks import together
+from agent.tasks import run_all
+from agent.watch.netlink_watcher import NetlinkWatcher
+from agent.watch.rdma_ports import RdmaPortWatch
+from agent.watch.rescan import RescanLoop
+from agent.watch.tree_watcher import follow_tree
 
 if TYPE_CHECKING:
-    from agent.standing.state import AgentState, ScanStanding
+    from agent.status.state import AgentState, ScanStatus
 
 FIRST_HOLDERS_WITHIN_S = 0.5
 """How long the first lists wait for kubelet to say who holds what, its answer decoded."""
@@ -118,7 +118,7 @@ class Daemon:
         self._stop = stop
         self.bus = Bus()
         roots = options.roots
-        self.config = ConfigKeeper(
+        self.config = ConfigWatcher(
             options.config_file,
             self.bus,
             prefix=options.resource_prefix,
@@ -127,7 +127,7 @@ class Daemon:
             cdi=options.cdi is not None,
         )
         self._scanner = Scanner(roots, netlink=options.netlink)
-        self.monitor = Monitor(self._scan, self.bus)
+        self.rescan_loop = RescanLoop(self._scan, self.bus)
         self.locks = ResourceLocks(roots, self.bus, options.config_file)
         self._specs = CdiSpecs(roots, on=options.cdi is not None, others=self.locks.others)
         self._given = GivenRecord(roots)
@@ -138,8 +138,8 @@ class Daemon:
             lambda: self.reconciler.pools,
             self._reread,
             checks=Checks(
-                held=lambda: self.reconciler.ledger.held,
-                look=partial(look_again, roots),
+                held=lambda: self.reconciler.tracker.held,
+                look=partial(refresh_nodes, roots),
                 confirm=partial(changed_facts, roots),
             ),
             cdi=options.cdi,
@@ -147,10 +147,10 @@ class Daemon:
             given=self._given,
             policy=options.allocation_policy,
         )
-        self.links: LinkMonitor | None = None
+        self.links: NetlinkWatcher | None = None
         self.fleet: Fleet | None = None
         self.reconciler: Reconciler
-        self.services = Services(options, self.bus, self.state, self._passes)
+        self.services = Endpoints(options, self.bus, self.state, self._passes)
         self._started_at = time.time()
         self._scan_s = 0.0
         self._serving = False
@@ -168,9 +168,11 @@ class Daemon:
 
     def state(self) -> AgentState:
         """Everything that the agent knows now, as one value."""
-        from agent.standing.state import AgentState  # noqa: PLC0415 - not at the start
+        from agent.status.state import AgentState  # noqa: PLC0415 - not at the start
 
-        parts = (self.reconciler.pools, self.reconciler.outlooks) if self.fleet else (Pools(), {})
+        parts = (
+            (self.reconciler.pools, self.reconciler.pools_health) if self.fleet else (Pools(), {})
+        )
         links = self.links
         return AgentState(
             version=__version__,
@@ -184,7 +186,7 @@ class Daemon:
             serving=self._serving,
             stopping=self._stop.is_set(),
             pools=parts[0],
-            outlooks=parts[1],
+            pools_health=parts[1],
             servers=self.fleet.state() if self.fleet else (),
             scan=self._scan_standing(),
             hanging=tuple(h.path for h in blocking.hanging()),
@@ -196,14 +198,16 @@ class Daemon:
             resting=self.reconciler.resting() if self.fleet else {},
         )
 
-    def _scan_standing(self) -> ScanStanding:
-        from agent.standing.state import ScanStanding  # noqa: PLC0415 - not at the start
+    def _scan_standing(self) -> ScanStatus:
+        from agent.status.state import ScanStatus  # noqa: PLC0415 - not at the start
 
-        monitor = self.monitor
-        return ScanStanding(monitor.scans, self._scan_s, monitor.stalled_s, monitor.failing)
+        rescan_loop = self.rescan_loop
+        return ScanStatus(
+            rescan_loop.scans, self._scan_s, rescan_loop.stalled_s, rescan_loop.failing
+        )
 
     def _reread(self, devices: tuple[Device, ...]) -> tuple[Device, ...]:
-        return reread(self.options.roots, devices, self._scanner.rdma)
+        return refresh(self.options.roots, devices, self._scanner.rdma)
 
     async def run(self) -> None:
         """The whole life of the agent, until it is asked to stop."""
@@ -233,10 +237,10 @@ class Daemon:
         self.reconciler = Reconciler(self.bus, fleet, self._specs, self.locks.want, self._given)
         self.fleet = fleet
         async with fleet:
-            follower = HoldingsFollower(
-                self.bus, self.witnesses.ask, lambda: self.reconciler.ledger.held_ids
+            follower = PodResourcesPoller(
+                self.bus, self.witnesses.ask, lambda: self.reconciler.tracker.held_ids
             )
-            self.bus.on(HoldingsRead, self._holders_told)
+            self.bus.on(PodResourcesRead, self._holders_told)
             claims = asyncio.ensure_future(self.witnesses.claims())
             asking = asyncio.ensure_future(self.witnesses.ask(claims))
             try:
@@ -244,7 +248,7 @@ class Daemon:
                 self._serving = True
                 blocking.prepare("reread")  # pods get devices also if no thread can be made later
                 gc.freeze()  # modules and the first scan stay: no collection need walk through them
-                await together(*self._followers(snapshot, follower, asking))
+                await run_all(*self._followers(snapshot, follower, asking))
             finally:
                 asking.cancel()
                 claims.cancel()
@@ -252,25 +256,25 @@ class Daemon:
     async def _first_look(
         self,
         claims: asyncio.Future[Claims | None],
-        asking: asyncio.Future[HoldingsRead],
-        follower: HoldingsFollower,
+        asking: asyncio.Future[PodResourcesRead],
+        follower: PodResourcesPoller,
     ) -> Snapshot:
         """The first scan, the holders as far as they are known soon, and the first lists."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         reading = asyncio.ensure_future(self.witnesses.records())
-        snapshot = await self.monitor.scan_now()
+        snapshot = await self.rescan_loop.scan_now()
         records = await reading
         self._given.begin(records)
         self.reconciler.config_changed(self.config.config)
         self.reconciler.host_changed(SnapshotTaken(snapshot, settled=True))
         self.reconciler.given_before({i: r for r, ids in records.given.items() for i in ids})
-        self._holders_told(HoldingsRead(None, began, await claims))
+        self._holders_told(PodResourcesRead(None, began, await claims))
         left_s = began + FIRST_HOLDERS_WITHIN_S - loop.time()
         await asyncio.wait({asking}, timeout=max(0.0, left_s))
         if asking.done():
             follower.hear(asking.result())
-        if not self.reconciler.ledger.complete:
+        if not self.reconciler.tracker.complete:
             self.reconciler.await_holders()
         await self.reconciler.reconcile()
         return snapshot
@@ -278,27 +282,27 @@ class Daemon:
     def _resources(self) -> frozenset[str]:
         return frozenset(p.resource for p in self.config.config.pools)
 
-    def _holders_told(self, read: HoldingsRead) -> None:
-        word = word_of(read, self._resources(), self.monitor.newest.by_id)
+    def _holders_told(self, read: PodResourcesRead) -> None:
+        word = report_of(read, self._resources(), self.rescan_loop.newest.by_id)
         self.reconciler.holders_told(word, read.asked_at)
 
     def _followers(
         self,
         snapshot: Snapshot,
-        follower: HoldingsFollower,
-        asking: asyncio.Future[HoldingsRead],
+        follower: PodResourcesPoller,
+        asking: asyncio.Future[PodResourcesRead],
     ) -> Iterator[Coroutine[object, object, None]]:
         """Everything that keeps the state true while the agent runs."""
         options = self.options
         self.bus.on(ConfigChanged, self._config_changed)
         yield self.reconciler.run()
         yield self.locks.run()
-        yield self.monitor.run()
+        yield self.rescan_loop.run()
         yield self.config.run()
         yield follower.run(None if asking.done() else asking)
         yield RdmaPortWatch(options.roots, self.bus, snapshot).run()
         if options.netlink:
-            self.links = LinkMonitor(options.roots, self.bus, snapshot)
+            self.links = NetlinkWatcher(options.roots, self.bus, snapshot)
             yield self._follow_links(self.links)
         if not options.roots.is_real_host:
             yield follow_tree(options.roots, self.bus)
@@ -309,11 +313,11 @@ class Daemon:
     def _config_changed(self, event: ConfigChanged) -> None:
         """Put it in force at once; facts that only it asks for come with the next scan."""
         self.reconciler.config_changed(event.config)
-        self.bus.publish(HostHint("config"))
+        self.bus.publish(HostChanged("config"))
 
-    async def _follow_links(self, links: LinkMonitor) -> None:
+    async def _follow_links(self, links: NetlinkWatcher) -> None:
         """Load netlink once kubelet has its first lists: the import would delay them."""
-        await first_lists(self.bus, NETLINK_AFTER_S if self.reconciler.outlooks else 0)
+        await first_lists(self.bus, NETLINK_AFTER_S if self.reconciler.pools_health else 0)
         await links.run()
 
     async def _rescan(self) -> None:
@@ -321,7 +325,7 @@ class Daemon:
         while True:
             await asyncio.sleep(self.options.rescan_s)
             if self.links is None or not self.links.is_open:
-                self.bus.publish(HostHint("timer"))
+                self.bus.publish(HostChanged("timer"))
 
 
 def needs(config: Config) -> frozenset[str]:

@@ -13,12 +13,12 @@ from agent import blocking
 from agent.bus import Bus
 from agent.export.given import Records, read_records
 from agent.kubelet.checkpoint import CheckpointReader, Claims
-from agent.kubelet.hints import CheckpointChanged, PluginFoldersChanged
-from agent.kubelet.podresources import ANSWER_LIMIT_S, HoldingsRead, read_holdings
+from agent.kubelet.events import CheckpointChanged, PluginFoldersChanged
+from agent.kubelet.podresources import ANSWER_LIMIT_S, PodResourcesRead, list_pod_resources
 from agent.kubelet.sources import Sources
 from agent.options import RunOptions
-from agent.pools.held import Holder
-from agent.pools.ledger import Word
+from agent.pools.allocated import PodOwner
+from agent.pools.allocation_tracker import KubeletReport
 
 READ_AGAIN_S = 20.0
 """After so long the checkpoint is read again though no event told of a change."""
@@ -48,17 +48,17 @@ class Witnesses:
     def _forget(self, _: object) -> None:
         self._read_at = -READ_AGAIN_S
 
-    async def ask(self, reading: Awaitable[Claims | None] | None = None) -> HoldingsRead:
+    async def ask(self, reading: Awaitable[Claims | None] | None = None) -> PodResourcesRead:
         """All that kubelet says now; ``reading`` is a reading of the checkpoint under way.
 
         The checkpoint comes first: what it names and pod-resources does not list was freed since.
         """
         asked_at = asyncio.get_running_loop().time()
         claims = await (reading or self.claims())
-        holdings = await read_holdings(
+        holdings = await list_pod_resources(
             self._roots, self._resources(), self._sources, limit_s=ANSWER_LIMIT_S
         )
-        return HoldingsRead(holdings, asked_at, claims)
+        return PodResourcesRead(holdings, asked_at, claims)
 
     async def claims(self) -> Claims | None:
         """What kubelet's checkpoint says is given; None where it says nothing.
@@ -91,7 +91,9 @@ class Witnesses:
             return Records()
 
 
-def word_of(read: HoldingsRead, configured: Collection[str], known: Collection[str]) -> Word:
+def report_of(
+    read: PodResourcesRead, configured: Collection[str], known: Collection[str]
+) -> KubeletReport:
     """What kubelet said of our functions: it tells of every plugin's devices.
 
     Ours are those of the ``configured`` resources, and those whose ids are ``known``.
@@ -104,10 +106,10 @@ def word_of(read: HoldingsRead, configured: Collection[str], known: Collection[s
     if claims is not None:
         claims = frozenset(c for c in claims if is_ours(c.resource, c.device_id))
     if read.holdings is None:
-        return Word(claims=claims)
-    pods: Mapping[str, Holder] = {
-        device_id: Holder(h.resource, h.pod, h.namespace, h.container)
+        return KubeletReport(claims=claims)
+    pods: Mapping[str, PodOwner] = {
+        device_id: PodOwner(h.resource, h.pod, h.namespace, h.container)
         for device_id, h in read.holdings.by_device.items()
         if is_ours(h.resource, device_id)
     }
-    return Word(pods, read.holdings.is_complete, claims)
+    return KubeletReport(pods, read.holdings.is_complete, claims)

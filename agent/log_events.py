@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from logging import DEBUG, ERROR, INFO, WARNING
 
-from agent.records import frozen
+from agent.attrs_classes import frozen
 
 
 @frozen
@@ -52,7 +52,7 @@ _ALL = (
     ),
     LogEvent("agent.failed", ERROR, ("error",), "A bug: the process ends with exit code 1."),
     LogEvent(
-        "agent.refused",
+        "agent.start_failed",
         ERROR,
         ("error",),
         "It cannot run, and the process ends: exit code 2 for a configuration or an argument that "
@@ -116,7 +116,7 @@ _ALL = (
         "--registration legacy.",
     ),
     LogEvent(
-        "plugin.undone",
+        "plugin.invalidated",
         INFO,
         ("resource", "why", "times"),
         "Something took a registration's ground away (its socket, kubelet.sock, its options); "
@@ -150,15 +150,15 @@ _ALL = (
         "they are, registration is tried again until it works.",
     ),
     LogEvent(
-        "plugin.other_live",
+        "plugin.conflict",
         WARNING,
         ("resource", "socket", "times"),
         "Another device plugin still serves this resource: remove its DaemonSet from the node, or "
         "both will be registered in turn.",
     ),
-    LogEvent("plugin.retired", INFO, ("resource",), "A resource is offered no more."),
+    LogEvent("plugin.removed", INFO, ("resource",), "A resource is offered no more."),
     LogEvent(
-        "kubelet.holdings_unknown",
+        "kubelet.pod_resources_unavailable",
         INFO,
         ("error", "times"),
         "Kubelet's pod-resources service gave no answer: which pod holds which device is not "
@@ -181,7 +181,7 @@ _ALL = (
         "these over when that one ends.",
     ),
     LogEvent(
-        "lock.taken",
+        "lock.acquired",
         INFO,
         ("resources",),
         "The other agent released these resources; this one serves them now.",
@@ -214,7 +214,7 @@ _ALL = (
         "with the Go plugin: remove them. A switch takes its value as --use-cdi=true.",
     ),
     LogEvent(
-        "config.in_force",
+        "config.loaded",
         INFO,
         ("path", "pools"),
         "The configuration read at the start is in force.",
@@ -430,13 +430,13 @@ _ALL = (
         "is used, and the policies count as auto.",
     ),
     LogEvent(
-        "host.followed",
+        "host.watching",
         INFO,
         ("by", "folders"),
         "How changes of the host are noticed where its root is a laid-out folder.",
     ),
     LogEvent(
-        "host.not_followed",
+        "host.watch_failed",
         WARNING,
         ("folder", "error"),
         "Watches of inotify ran out: only the safety scan sees changes below the folder.",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from agent.attrs_classes import frozen
 from agent.config.schema import AllocationPolicy
 from agent.export.specs import CdiMode
 from agent.plugin.registration import RegistrationMode
-from agent.records import frozen
 from agent.roots import Roots
 
 

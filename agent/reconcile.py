@@ -16,11 +16,19 @@ import attrs
 
 from agent import blocking, logs
 from agent.bus import Bus
+from agent.change_log import (
+    log_health_changes,
+    log_pool,
+    log_removed,
+    log_unproven_links,
+    shown,
+    why_empty,
+)
 from agent.config.schema import Config
 from agent.health.link import unproven_pfs
-from agent.health.outlook import Outlook, changes, look
-from agent.health.records import Health
-from agent.model.answers import Offer
+from agent.health.pool_health import PoolHealth, assess_pool, changes
+from agent.health.verdict import Health
+from agent.model.answers import DeviceListing
 from agent.model.device import Device
 from agent.model.events import (
     DevicesAllocated,
@@ -32,12 +40,11 @@ from agent.model.events import (
 from agent.model.link import Links
 from agent.model.plugin_events import ResourceLocksChanged
 from agent.model.snapshot import Snapshot
+from agent.pools.allocated import AllocatedDevices, PodOwner
+from agent.pools.allocation_tracker import REST_S, AllocationTracker, KubeletReport
 from agent.pools.assign import assign
-from agent.pools.held import Held, Holder
-from agent.pools.ledger import REST_S, Ledger, Word
-from agent.pools.records import Pool, Pools
+from agent.pools.pool import Pool, Pools
 from agent.state_events import HealthChanged, PoolsChanged
-from agent.told import shown, tell_changes, tell_pool, tell_rest, tell_unproven, why_empty
 
 HOLDERS_AWAITED_S = 30.0
 """How long devices that an earlier pool may have given wait for kubelet's first word on holders."""
@@ -57,7 +64,7 @@ class Offered(Protocol):
     """Whoever serves the offers."""
 
     def apply(
-        self, offers: tuple[Offer, ...], served_elsewhere: Collection[str] = frozenset()
+        self, offers: tuple[DeviceListing, ...], served_elsewhere: Collection[str] = frozenset()
     ) -> None:
         """Make ``offers`` the desired state; another process serves ``served_elsewhere``."""
 
@@ -72,7 +79,7 @@ class SpecWriter(Protocol):
 class Record(Protocol):
     """Whoever keeps a record of what was given to pods."""
 
-    async def keep(self, holders: Mapping[str, Holder]) -> None:
+    async def keep(self, holders: Mapping[str, PodOwner]) -> None:
         """Forget the devices that nobody holds any more."""
 
 
@@ -104,11 +111,11 @@ class Reconciler:
         self.snapshot = Snapshot()
         self.settled = True
         self.links = Links()
-        self.ledger = Ledger()
+        self.tracker = AllocationTracker()
         self.pools = Pools()
         """What the newest pass assigned and offered."""
-        self.outlooks: Mapping[str, Outlook] = {}
-        self._assigned: tuple[Snapshot, Config, Held] | None = None
+        self.pools_health: Mapping[str, PoolHealth] = {}
+        self._assigned: tuple[Snapshot, Config, AllocatedDevices] | None = None
         self._newest = Pools()
         self._told = Pools()
         """What people were told of: a host that is still changing is no news yet."""
@@ -131,7 +138,7 @@ class Reconciler:
     def host_changed(self, event: SnapshotTaken) -> None:
         """A scan is done."""
         self.snapshot, self.settled = event.snapshot, event.settled
-        self.ledger = self.ledger.remembering(event.snapshot.devices)
+        self.tracker = self.tracker.remembering(event.snapshot.devices)
         self._dirty.set()
 
     def links_changed(self, event: LinksChanged) -> None:
@@ -147,37 +154,37 @@ class Reconciler:
 
     def given_before(self, given: Mapping[str, str]) -> None:
         """An earlier run recorded what it gave: device id -> resource."""
-        self._update(self.ledger.recorded(given))
+        self._update(self.tracker.recorded(given))
 
     def await_holders(self) -> None:
         """Kubelet has not said yet who holds what: be careful until it does, for a while."""
         logs.emit("kubelet.holders_awaited", seconds=HOLDERS_AWAITED_S)
-        self._update(attrs.evolve(self.ledger, awaited=True))
+        self._update(attrs.evolve(self.tracker, awaited=True))
 
         def enough() -> None:
-            self._update(attrs.evolve(self.ledger, awaited=False))
+            self._update(attrs.evolve(self.tracker, awaited=False))
 
         asyncio.get_running_loop().call_later(HOLDERS_AWAITED_S, enough)
 
-    def holders_told(self, word: Word, asked_at: float) -> None:
+    def holders_told(self, word: KubeletReport, asked_at: float) -> None:
         """Kubelet said who holds what, asked for at ``asked_at`` (loop time, s)."""
-        self._update(self.ledger.heard(word, asked_at))
+        self._update(self.tracker.heard(word, asked_at))
 
     def returned(self, event: DevicesReturned) -> None:
         """A pod failed, perhaps because of its devices."""
-        self._update(self.ledger.returned(event.device_ids, asyncio.get_running_loop().time()))
+        self._update(self.tracker.returned(event.device_ids, asyncio.get_running_loop().time()))
 
     def resting(self) -> Mapping[str, float]:
         """Devices to which others are preferred for a while -> for how long still (s)."""
         now = asyncio.get_running_loop().time()
-        return {i: until - now for i, until in self.ledger.resting.items() if until > now}
+        return {i: until - now for i, until in self.tracker.resting.items() if until > now}
 
-    def _update(self, ledger: Ledger) -> None:
-        before, self.ledger = self.ledger, ledger.remembering(self.snapshot.devices)
-        if self.ledger.held != before.held:
+    def _update(self, tracker: AllocationTracker) -> None:
+        before, self.tracker = self.tracker, tracker.remembering(self.snapshot.devices)
+        if self.tracker.held != before.held:
             self._dirty.set()
-        if began := self.ledger.resting.keys() - before.resting.keys():
-            self._bus.publish(DevicesResting(self.ledger.resting))
+        if began := self.tracker.resting.keys() - before.resting.keys():
+            self._bus.publish(DevicesResting(self.tracker.resting))
             logs.emit("device.resting", seconds=REST_S, devices=shown(tuple(sorted(began))))
 
     def allocated(self, event: DevicesAllocated) -> None:
@@ -186,8 +193,8 @@ class Reconciler:
         pool = self.pools.by_resource.get(event.resource)
         members = pool.by_id if pool else {}
         chosen = {i: members[i].selectors for i in event.device_ids if i in members}
-        ledger = self.ledger.allocated(event.resource, event.device_ids, now, chosen)
-        self.ledger = ledger.remembering(self.snapshot.devices)
+        tracker = self.tracker.allocated(event.resource, event.device_ids, now, chosen)
+        self.tracker = tracker.remembering(self.snapshot.devices)
         self._dirty.set()
 
     # Passes
@@ -207,16 +214,16 @@ class Reconciler:
         """One pass over the newest inputs."""
         self._dirty.clear()
         self.passes += 1
-        inputs, settled = (self.snapshot, self.config, self.ledger.held), self.settled
+        inputs, settled = (self.snapshot, self.config, self.tracker.held), self.settled
         pools = await self._work(lambda: self._assign(inputs, settled=settled))
         shown = self._shown(pools)
         own = self._claim(shown)  # before the files: another process may write them
         unwritten = await self._specs.write(pools)
         links, now = self.links, asyncio.get_running_loop().time()
-        outlooks = await self._work(lambda: self._judge(pools, links, now, unwritten))
+        pools_health = await self._work(lambda: self._judge(pools, links, now, unwritten))
         elsewhere = shown - own
-        offered = tuple(outlooks[p.resource].offer() for p in pools.pools if p.resource in own)
-        await self._offer(pools, outlooks, (offered, elsewhere), settled=settled)
+        offered = tuple(pools_health[p.resource].offer() for p in pools.pools if p.resource in own)
+        await self._offer(pools, pools_health, (offered, elsewhere), settled=settled)
         if self._record is not None and self._recording.done():
             self._recording = asyncio.ensure_future(self._record.keep(pools.held.holders))
         self._plan(retry=bool(unwritten))
@@ -229,7 +236,7 @@ class Reconciler:
     def _has_many(self) -> bool:
         return len(self.snapshot.devices) >= MANY_DEVICES or self._is_large
 
-    def _assign(self, inputs: tuple[Snapshot, Config, Held], *, settled: bool) -> Pools:
+    def _assign(self, inputs: tuple[Snapshot, Config, AllocatedDevices], *, settled: bool) -> Pools:
         """The pools in force: as assigned, but for devices that must wait for a quiet host."""
         if inputs != self._assigned:
             self._newest = assign(*inputs)
@@ -250,15 +257,15 @@ class Reconciler:
         links: Links,
         now: float,
         unwritten: Mapping[str, Mapping[str, Health]],
-    ) -> Mapping[str, Outlook]:
+    ) -> Mapping[str, PoolHealth]:
         """Every pool's health as it is to be told, by resource, with its list made."""
-        outlooks = {}
+        pools_health = {}
         for pool in pools.pools:
-            before = self.outlooks.get(pool.resource)
+            before = self.pools_health.get(pool.resource)
             failed = unwritten.get(pool.resource, {})
-            outlooks[pool.resource] = look(before, pool, pools, links, now, failed)
-            outlooks[pool.resource].offer()
-        return outlooks
+            pools_health[pool.resource] = assess_pool(before, pool, pools, links, now, failed)
+            pools_health[pool.resource].offer()
+        return pools_health
 
     def _shown(self, pools: Pools) -> frozenset[str]:
         """The resources that kubelet shall know: with devices now or earlier, or on request."""
@@ -270,13 +277,13 @@ class Reconciler:
     async def _offer(
         self,
         pools: Pools,
-        outlooks: Mapping[str, Outlook],
-        offers: tuple[tuple[Offer, ...], frozenset[str]],
+        pools_health: Mapping[str, PoolHealth],
+        offers: tuple[tuple[DeviceListing, ...], frozenset[str]],
         *,
         settled: bool,
     ) -> None:
         """Hand the offers, and what is served elsewhere, to the fleet; then tell what changed."""
-        before, self.outlooks = self.outlooks, outlooks
+        before, self.pools_health = self.pools_health, pools_health
         known, self.pools = self.pools, pools
         self._fleet.apply(*offers)
         for _ in range(_TURNS_TO_SEND):
@@ -290,26 +297,26 @@ class Reconciler:
         if pools is not known:
             self._bus.publish(PoolsChanged(pools))
 
-    async def _tell_changes(self, before: Mapping[str, Outlook]) -> None:
+    async def _tell_changes(self, before: Mapping[str, PoolHealth]) -> None:
         """Whose health is another than it was, to the log and on the bus."""
-        after = self.outlooks
+        after = self.pools_health
         for resource in dict.fromkeys((*before, *after)):
             if found := changes(before.get(resource), after.get(resource)):
-                tell_changes(resource, found)
+                log_health_changes(resource, found)
                 self._bus.publish(HealthChanged(resource, found))
                 await self._give_way()
 
-    def _tell_unproven(self, before: Mapping[str, Outlook]) -> None:
+    def _tell_unproven(self, before: Mapping[str, PoolHealth]) -> None:
         """The PFs that are down and say nothing of the link of the functions in a pool."""
-        if all(before.get(resource) is now for resource, now in self.outlooks.items()):
+        if all(before.get(resource) is now for resource, now in self.pools_health.items()):
             return
-        judged = [o.grounds for o in self.outlooks.values() if o.grounds is not None]
+        judged = [o.inputs for o in self.pools_health.values() if o.inputs is not None]
         unproven = {
             pf.id: pf
-            for grounds in judged
-            for pf in unproven_pfs(grounds.carriers, grounds.snapshot, self.links)
+            for inputs in judged
+            for pf in unproven_pfs(inputs.carriers, inputs.snapshot, self.links)
         }
-        tell_unproven(unproven, self._unproven)
+        log_unproven_links(unproven, self._unproven)
         self._unproven = unproven
 
     async def _tell_pools(self, before: Pools, after: Pools) -> None:
@@ -318,9 +325,9 @@ class Reconciler:
             advice = None
             if not pool.members:
                 advice = await self._work(partial(why_empty, pool, before, after))
-            tell_pool(pool, before, advice)
+            log_pool(pool, before, advice)
             await self._give_way()
-        tell_rest(before, after)
+        log_removed(before, after)
 
     async def _give_way(self) -> None:
         """Give others their turn of the loop, where there is much to tell."""
@@ -333,7 +340,7 @@ class Reconciler:
             self._timer.cancel()
             self._timer = None
         loop = asyncio.get_running_loop()
-        moments = [o.next_due for o in self.outlooks.values() if o.next_due is not None]
+        moments = [o.next_due for o in self.pools_health.values() if o.next_due is not None]
         if retry:
             moments.append(loop.time() + RETRY_FILES_S)
         if moments:

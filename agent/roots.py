@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agent.records import frozen
+from agent.attrs_classes import frozen
 
 DEFAULT_KUBELET_DIR = "/var/lib/kubelet"
 LOCK_FOLDER = ".sriov-node-agent"

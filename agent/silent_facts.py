@@ -9,9 +9,9 @@ import asyncio
 from collections.abc import Callable
 
 from agent.bus import Bus
-from agent.model.events import HostHint
+from agent.model.events import HostChanged
 from agent.pools.allocation import node_names
-from agent.pools.records import Pools
+from agent.pools.pool import Pools
 
 EVERY_S = 60.0
 
@@ -22,7 +22,7 @@ async def scan_silent_facts(bus: Bus, pools: Callable[[], Pools]) -> None:
         await asyncio.sleep(EVERY_S)
         touched = silent_facts(pools())
         if touched is not None:
-            bus.publish(HostHint("timer", touched))
+            bus.publish(HostChanged("timer", touched))
 
 
 def silent_facts(pools: Pools) -> frozenset[str] | None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from agent.health.outlook import Change
-from agent.pools.records import Pools
-from agent.records import frozen
+from agent.attrs_classes import frozen
+from agent.health.pool_health import Change
+from agent.pools.pool import Pools
 
 
 @frozen

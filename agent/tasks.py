@@ -77,7 +77,7 @@ async def keep_running(
             retry.succeeded()
 
 
-async def together(*works: Coroutine[object, object, object]) -> None:
+async def run_all(*works: Coroutine[object, object, object]) -> None:
     """Run ``works`` side by side until one fails or all return; the failure passes through bare.
 
     The others are cancelled and have ended when this returns or raises.

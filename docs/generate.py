@@ -12,7 +12,7 @@ from agent.config.reference import Row, limit_rows, pool_rows, selector_rows
 from agent.http.counters import Counters
 from agent.http.exposition import families
 from agent.log_events import EVENTS
-from agent.standing.state import AgentState
+from agent.status.state import AgentState
 
 DOCS = Path(__file__).resolve().parent
 

@@ -14,9 +14,9 @@ from h2.exceptions import H2Error
 
 from agent.admin.server import SOCKET
 from agent.errors import KubeletUnavailableError, NoAgentError
-from agent.journal import Entry
-from agent.kubelet.wire import WireCodec, ask
+from agent.event_history import Entry
 from agent.rpc.agent import v1
+from agent.transport.grpc import WireCodec, ask
 
 ANSWER_LIMIT_S = 30.0
 _MAX_REPLY_BYTES = 64 * 2**20

@@ -14,11 +14,11 @@ from grpclib.protocol import H2Protocol
 from grpclib.server import Server
 
 from agent import blocking, logs
+from agent.errno_advice import with_advice
 from agent.errors import AgentError
-from agent.kubelet.wire import Peers, ServedConnection, WireCodec
-from agent.plugin.sockets import BoundSocket, bind_socket, is_listening
-from agent.remedies import with_remedy
 from agent.tasks import Retry, keep_running
+from agent.transport.grpc import Peers, ServedConnection, WireCodec
+from agent.transport.unix_socket import BoundSocket, bind_socket, is_listening
 
 if TYPE_CHECKING:
     from grpclib._typing import IServable
@@ -64,7 +64,7 @@ async def serve_admin(folder: Path, service: IServable) -> None:
     path = folder / SOCKET
 
     def failed(error: BaseException, _: int) -> None:
-        logs.emit_once("admin.unavailable", str(path), socket=str(path), error=with_remedy(error))
+        logs.emit_once("admin.unavailable", str(path), socket=str(path), error=with_advice(error))
 
     async def attempt() -> None:
         await _serve(path, service)

@@ -11,20 +11,22 @@ from grpclib.const import Status
 from grpclib.exceptions import GRPCError
 
 from agent import blocking, logs
-from agent.journal import Entry, Journal
+from agent.event_history import Entry, EventHistory
 from agent.rpc.agent import v1
-from agent.standing.explain import explain
-from agent.standing.legible import encoded
-from agent.standing.state import AgentState
-from agent.standing.status import Title, device_messages, status
+from agent.status.explain import explain
+from agent.status.printable import encoded
+from agent.status.report import Title, device_messages, status
+from agent.status.state import AgentState
 
 
 class AdminService(v1.AdminBase):
     """Status, explanations and events; long answers are made, and encoded, in a thread."""
 
-    def __init__(self, state: Callable[[], AgentState], journal: Journal, title: Title) -> None:
+    def __init__(
+        self, state: Callable[[], AgentState], history: EventHistory, title: Title
+    ) -> None:
         self._state = state
-        self._journal = journal
+        self._history = history
         self._title = title
 
     async def status(self, message: v1.StatusRequest) -> v1.StatusReply:
@@ -50,8 +52,8 @@ class AdminService(v1.AdminBase):
 
     async def watch(self, message: v1.WatchRequest) -> AsyncIterator[v1.Event]:
         """Every event from the asked one on."""
-        after = self._journal.newest if message.from_now else message.after
-        async with aclosing(self._journal.follow(after)) as entries:
+        after = self._history.newest if message.from_now else message.after
+        async with aclosing(self._history.follow(after)) as entries:
             async for entry in entries:
                 yield event_message(entry)
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from agent import logs
 from agent.cli.arguments import DEFAULT_PREFIX
-from agent.cli.demo_kubelet import DemoKubelet, Lists
-from agent.cli.sample_node import DPDK_POOL, KERNEL_POOL, PORT_0, SampleNode, lay_out
 from agent.daemon import run_agent
 from agent.errors import AgentError
 from agent.options import RunOptions
+from agent.sample.kubelet import DemoKubelet, Lists
+from agent.sample.node import DPDK_POOL, KERNEL_POOL, PORT_0, SampleNode, lay_out
 
 PATIENCE_S = 10.0
 """For each step; all of them take a few seconds together."""

@@ -11,9 +11,10 @@ from typing import TextIO
 
 from rich.text import Text
 
+from agent.change_log import funnel_text
 from agent.cli.arguments import DEFAULT_CONFIG_FILE
-from agent.cli.host import config_or_none, roots_of, wants_netlink
-from agent.cli.screen import DIM, GOOD, STRONG, WARN, Screen, styled
+from agent.cli.console import DIM, GOOD, STRONG, WARN, Screen, styled
+from agent.cli.inputs import config_or_none, roots_of, wants_netlink
 from agent.discovery.scan import scan
 from agent.host import devlink
 from agent.host.altnames import ALTNAMES
@@ -23,10 +24,9 @@ from agent.model.snapshot import Snapshot
 from agent.pools.advice import advise
 from agent.pools.assign import assign
 from agent.pools.needs import class_needs
+from agent.pools.pool import Pools
 from agent.pools.reasons import reason
-from agent.pools.records import Pools
 from agent.pools.view import document
-from agent.told import funnel_text
 
 ALL_NEEDS = frozenset({devlink.DDP, devlink.ENABLE_RDMA, ALTNAMES})
 """Facts that cost questions to the kernel."""

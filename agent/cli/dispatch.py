@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import NoReturn, TextIO
 
 from agent.errors import AgentError
-from agent.lean import lean_imports
+from agent.startup import defer_unused_imports
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
@@ -26,7 +26,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     code = run(sys.argv[1:] if argv is None else argv)
     sys.stderr.flush()
     if any(thread.daemon for thread in threading.enumerate()):
-        if host := sys.modules.get("agent.cli.host"):
+        if host := sys.modules.get("agent.cli.inputs"):
             host.remove_unpacked()
         os._exit(code)  # a read that hangs in a driver must not hold up the end of the process
     sys.exit(code)
@@ -77,7 +77,7 @@ _COMMANDS = {
 
 def _dispatch(argv: Sequence[str]) -> int:
     """Import and run the command that was named."""
-    with lean_imports():
+    with defer_unused_imports():
         from agent.cli.arguments import parse  # noqa: PLC0415 - nothing is imported twice over
 
         arguments = parse(argv)

@@ -14,14 +14,14 @@ from collections.abc import Iterator
 from rich.text import Text
 
 from agent.admin.client import ask_explanation
-from agent.cli.host import roots_of
-from agent.cli.moment import moment_of
-from agent.cli.screen import BAD, DIM, GOOD, STRONG, WARN, Screen, clock, health, styled
+from agent.cli.console import BAD, DIM, GOOD, STRONG, WARN, Screen, clock, health, styled
+from agent.cli.inputs import roots_of
+from agent.cli.offline_state import moment_of
 from agent.cli.status import holder_text
 from agent.errors import NoAgentError, UsageError
 from agent.rpc.agent import v1
-from agent.standing.explain import explain
-from agent.standing.json_form import text
+from agent.status.explain import explain
+from agent.status.json_mapping import text
 
 _MEMBERS_SHOWN = 32
 

@@ -9,12 +9,12 @@ from logging import LogRecord
 from pathlib import Path
 
 from agent import library_logs, logs
-from agent.cli.host import node_name, own_pod, roots_of, wants_netlink
+from agent.cli.inputs import node_name, own_pod, roots_of, wants_netlink
 from agent.config.schema import AllocationPolicy
 from agent.daemon import run_agent
 from agent.errors import AgentError
-from agent.lean import favour_the_loop, share_one_heap
 from agent.options import RunOptions
+from agent.startup import shorten_switch_interval, use_one_malloc_arena
 
 
 def command(arguments: Namespace) -> int:
@@ -30,7 +30,7 @@ def command(arguments: Namespace) -> int:
     except AgentError as error:
         if arguments.log_format != "json":
             raise
-        logs.emit("agent.refused", error=str(error))
+        logs.emit("agent.start_failed", error=str(error))
         return error.exit_code
     finally:
         logs.flush()
@@ -46,8 +46,8 @@ def _run(arguments: Namespace) -> int:
     if arguments.passed_over:
         logs.emit("arguments.passed_over", words=" ".join(arguments.passed_over))
     options = run_options(arguments)
-    share_one_heap()
-    favour_the_loop()
+    use_one_malloc_arena()
+    shorten_switch_interval()
     life = run_agent(options)
     try:
         asyncio.run(life)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from agent.cli.discover import ALL_NEEDS
-from agent.cli.host import roots_of, wants_netlink
+from agent.cli.inputs import roots_of, wants_netlink
 from agent.discovery.scan import scan
 from agent.errors import UsageError
 from agent.host import sysfs

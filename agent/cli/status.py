@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from rich.text import Text
 
 from agent.admin.client import ask_status
-from agent.cli.host import roots_of
-from agent.cli.screen import BAD, DIM, GOOD, STRONG, WARN, Screen, ago, health, styled
+from agent.cli.console import BAD, DIM, GOOD, STRONG, WARN, Screen, ago, health, styled
+from agent.cli.inputs import roots_of
 from agent.rpc.agent import v1
-from agent.standing.json_form import text
+from agent.status.json_mapping import text
 
 EXIT_NOT_READY = 1
 

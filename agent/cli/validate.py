@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import TextIO
 
 from agent.cli.discover import ALL_NEEDS
-from agent.cli.host import node_name, roots_of, wants_netlink
-from agent.config.findings import printable
+from agent.cli.inputs import node_name, roots_of, wants_netlink
 from agent.config.load import Loaded, load_config
+from agent.config.problems import printable
 from agent.config.schema import PoolConfig, Severity
 from agent.config.source import SourceResult, SourceState, read_source
 from agent.discovery.scan import scan
 from agent.model.pci_class import class_need
 from agent.model.snapshot import Snapshot
-from agent.selectors import hints
+from agent.selectors import diagnose
 
 
 def run_validate(
@@ -102,7 +102,7 @@ def _on_host(loaded: Loaded, snapshot: Snapshot | None) -> Iterator[str]:
 
 
 def _hints(pool: PoolConfig, snapshot: Snapshot) -> tuple[str, ...]:
-    told = (hint for s in pool.selectors for hint in hints(s, pool.kind, snapshot))
+    told = (hint for s in pool.selectors for hint in diagnose(s, pool.kind, snapshot))
     return tuple(dict.fromkeys(told))
 
 

@@ -9,10 +9,10 @@ from argparse import Namespace
 from pathlib import Path
 
 from agent.admin.client import watch
-from agent.cli.host import roots_of
-from agent.cli.screen import BAD, DIM, WARN, Screen
+from agent.cli.console import BAD, DIM, WARN, Screen
+from agent.cli.inputs import roots_of
 from agent.errors import NoAgentError
-from agent.journal import Entry
+from agent.event_history import Entry
 from agent.logs import stamp, text_value
 
 _STYLES = {"debug": DIM, "warning": WARN, "error": BAD}

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from agent.config.pool_keys import RESOURCE_LIST
-from agent.config.schema import Config, HealthPolicy, PoolConfig, SelectorSet
+from agent.config.schema import Config, HealthPolicy, PoolConfig, SelectorObject
 from agent.model.device import Kind
 from agent.selectors import SELECTORS, Shape
 
@@ -75,9 +75,9 @@ def _is_flat(value: dict[str, Any] | list[Any]) -> bool:
     )
 
 
-def _selectors_as_json(selectors: SelectorSet) -> dict[str, Any]:
+def _selectors_as_json(selectors: SelectorObject) -> dict[str, Any]:
     written = {
-        c.key: SELECTORS[c.key].spell(c.wanted) or _NOTHING[SELECTORS[c.key].shape]
+        c.key: SELECTORS[c.key].to_json(c.wanted) or _NOTHING[SELECTORS[c.key].shape]
         for c in selectors.criteria
     }
     if selectors.need_vhost_net:

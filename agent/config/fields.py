@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 
-from agent.config.findings import At, Findings, found, quoted
 from agent.config.json_positions import Member, Object
 from agent.config.limits import MAX_ENTRIES, too_many
+from agent.config.problems import Located, Problems, found, quoted
 
 _MOST_UNKNOWN = 10
 """How many unknown keys of one object are told one by one."""
@@ -39,12 +39,12 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def read_object(
-    at: At,
+    at: Located,
     known: KnownKeys,
-    findings: Findings,
+    findings: Problems,
     *,
     elsewhere: Callable[[Member], str | None] = lambda _member: None,
-) -> dict[str, At] | None:
+) -> dict[str, Located] | None:
     """The members of an object by their canonical key; None if it is no object.
 
     Keys match whatever their case, the last of several wins, null is absent (as in Go).
@@ -53,7 +53,7 @@ def read_object(
     if not isinstance(at.value, Object):
         findings.error(at, f"found {found(at.value)}, wanted an object")
         return None
-    members: dict[str, At] = {}
+    members: dict[str, Located] = {}
     unknown: list[Member] = []
     for member in at.value.members:
         key = known.usual(member.key)
@@ -74,10 +74,10 @@ def read_object(
 
 
 def _tell_unknown(
-    at: At,
+    at: Located,
     unknown: list[Member],
     known: Iterable[str],
-    findings: Findings,
+    findings: Problems,
     elsewhere: Callable[[Member], str | None],
 ) -> None:
     for member in unknown[:_MOST_UNKNOWN]:
@@ -90,7 +90,7 @@ def _tell_unknown(
         findings.warning(at, f"{more} more unknown keys, not read")
 
 
-def read_string(at: At, findings: Findings, wanted: str = "a string") -> str | None:
+def read_string(at: Located, findings: Problems, wanted: str = "a string") -> str | None:
     """A string, else an error."""
     value = at.value
     if isinstance(value, str):
@@ -102,7 +102,7 @@ def read_string(at: At, findings: Findings, wanted: str = "a string") -> str | N
     return None
 
 
-def read_bool(at: At, findings: Findings) -> bool | None:
+def read_bool(at: Located, findings: Problems) -> bool | None:
     """A boolean, else an error."""
     value = at.value
     if isinstance(value, bool):
@@ -114,7 +114,7 @@ def read_bool(at: At, findings: Findings) -> bool | None:
     return None
 
 
-def read_number(at: At, findings: Findings, low: float, high: float) -> float | None:
+def read_number(at: Located, findings: Problems, low: float, high: float) -> float | None:
     """A number from ``low`` to ``high``, else an error."""
     value = at.value
     if isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high:
@@ -124,13 +124,13 @@ def read_number(at: At, findings: Findings, low: float, high: float) -> float | 
 
 
 def read_list(
-    at: At,
-    findings: Findings,
+    at: Located,
+    findings: Problems,
     wanted: str = "a list of strings",
     *,
     noun: str = "values",
     limit: int = MAX_ENTRIES,
-) -> tuple[At, ...]:
+) -> tuple[Located, ...]:
     """The elements of a list of at most ``limit``, else an error and nothing."""
     value = at.value
     if isinstance(value, tuple) and len(value) > limit:
@@ -143,7 +143,7 @@ def read_list(
     return ()
 
 
-def read_choice(at: At, findings: Findings, choices: Iterable[str]) -> str | None:
+def read_choice(at: Located, findings: Problems, choices: Iterable[str]) -> str | None:
     """One of some words, else an error with the nearest."""
     allowed = tuple(choices)
     value = read_string(at, findings, f"one of {_either(allowed)}")

@@ -10,7 +10,8 @@ import re
 from json import JSONDecodeError, JSONDecoder
 from typing import Any
 
-from agent.config.json_faults import (
+from agent.attrs_classes import frozen
+from agent.config.json_errors import (
     JsonSyntaxError,
     bad_end,
     bad_key,
@@ -20,7 +21,6 @@ from agent.config.json_faults import (
     bad_value,
     unexpected,
 )
-from agent.records import frozen
 
 MAX_DEPTH = 100
 """A configuration needs six levels."""

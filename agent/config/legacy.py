@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from agent.config.findings import At, plain, quoted
+from agent.attrs_classes import frozen
 from agent.config.json_positions import Member, Object
 from agent.config.pool_keys import POOL_KEYS
+from agent.config.problems import Located, plain, quoted
 from agent.kinds import KINDS
 from agent.model.device import Kind
-from agent.records import frozen
 from agent.selectors import SELECTORS, Selector, Shape
 
 _OLD_TYPES: dict[str, dict[str, Any]] = {
@@ -49,7 +49,7 @@ class V2Pool:
         return f"{text} (its additionalInfo is not shown below: keep it)" if self.has_info else text
 
 
-def read_v2_pool(at: At) -> V2Pool | None:
+def read_v2_pool(at: Located) -> V2Pool | None:
     """A pool without selectors but with the words of the v2 layout; None for any other."""
     if not isinstance(at.value, Object):
         return None

@@ -11,19 +11,19 @@ from collections.abc import Iterable
 
 import attrs
 
+from agent.attrs_classes import frozen
 from agent.config.dump import pretty
 from agent.config.fields import KnownKeys, nearest, read_object
-from agent.config.findings import At, Findings, found
-from agent.config.foreign import recognise, recognise_text
-from agent.config.json_faults import JsonSyntaxError, Text
+from agent.config.json_errors import JsonSyntaxError, Text
 from agent.config.json_positions import Node, Object, parse_json
-from agent.config.json_text import decode, readable
 from agent.config.limits import MAX_OBJECTS_OF_FILE, MAX_POOLS, MAX_VALUES_OF_FILE, too_many
 from agent.config.names import env_names, info_name
+from agent.config.other_formats import recognise, recognise_text
 from agent.config.pool import PoolReading, read_pool
 from agent.config.pool_keys import RESOURCE_LIST
+from agent.config.problems import Located, Problems, found
 from agent.config.schema import Config, Problem, Severity
-from agent.records import frozen
+from agent.config.text_decoding import decode, readable
 
 MAX_PROBLEMS = 1000
 """How many problems are kept: a file with more is told of by its first ones."""
@@ -103,20 +103,20 @@ def load_config(
         if foreign := recognise_text(text.text):
             return _broken(source, text, 0, foreign)
         return _broken(source, text, fault.start, fault.message)
-    file = Findings(text, strict)
-    pools = _pools_of(At(root), file)
+    file = Problems(text, strict)
+    pools = _pools_of(Located(root), file)
     if pools is None:
         return Loaded(source, None, tuple(file.problems))
     return _load(source, file, pools, default_prefix, cdi=cdi)
 
 
 def _broken(source: str, text: Text, start: int, message: str) -> Loaded:
-    findings = Findings(text)
-    findings.error(At(Node(None, start)), message)
+    findings = Problems(text)
+    findings.error(Located(Node(None, start)), message)
     return Loaded(source, None, tuple(findings.problems))
 
 
-def _pools_of(root: At, file: Findings) -> tuple[At, ...] | None:
+def _pools_of(root: Located, file: Problems) -> tuple[Located, ...] | None:
     """The pools of the resource list; None where there is no such list."""
     has_list = isinstance(root.value, Object) and any(
         m.key.lower() == RESOURCE_LIST.lower() for m in root.value.members
@@ -142,7 +142,7 @@ def _pools_of(root: At, file: Findings) -> tuple[At, ...] | None:
 
 
 def _load(
-    source: str, file: Findings, pools: tuple[At, ...], default_prefix: str, *, cdi: bool
+    source: str, file: Problems, pools: tuple[Located, ...], default_prefix: str, *, cdi: bool
 ) -> Loaded:
     readings = tuple(
         read_pool(at, i, file.text, default_prefix=default_prefix, strict=file.strict, cdi=cdi)
@@ -164,7 +164,7 @@ def _load(
 
 
 def _without_duplicates(
-    readings: tuple[PoolReading, ...], file: Findings
+    readings: tuple[PoolReading, ...], file: Problems
 ) -> tuple[PoolReading, ...]:
     """Refuse every pool whose resource another pool has too: nobody knows which was meant."""
     counts = Counter(r.resource or "" for r in readings)
@@ -184,7 +184,7 @@ def _without_duplicates(
 
 
 def _without_shared_env(
-    readings: tuple[PoolReading, ...], file: Findings
+    readings: tuple[PoolReading, ...], file: Problems
 ) -> tuple[PoolReading, ...]:
     """Warn of resources whose environment variables are the same in a container of both."""
     owners: dict[str, PoolReading] = {}
@@ -206,8 +206,8 @@ def _without_shared_env(
     return tuple(told)
 
 
-def _told(reading: PoolReading, file: Findings, severity: Severity, message: str) -> PoolReading:
-    findings = Findings(file.text, file.strict, reading.index)
+def _told(reading: PoolReading, file: Problems, severity: Severity, message: str) -> PoolReading:
+    findings = Problems(file.text, file.strict, reading.index)
     tell = findings.error if severity is Severity.ERROR else findings.warning
     tell(reading.at, message)
     more = tuple(attrs.evolve(p, resource=reading.resource) for p in findings.problems)

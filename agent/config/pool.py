@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 
+from agent.attrs_classes import define, frozen
 from agent.config.dump import pretty
 from agent.config.fields import (
     KnownKeys,
@@ -18,26 +19,25 @@ from agent.config.fields import (
     read_object,
     read_string,
 )
-from agent.config.findings import At, Findings, quoted
-from agent.config.json_faults import Text
+from agent.config.json_errors import Text
 from agent.config.json_positions import Object, parse_json
 from agent.config.legacy import dead_device_type, misplaced, read_v2_pool
 from agent.config.limits import MAX_SELECTOR_OBJECTS
 from agent.config.names import cdi_vendor_fault, name_fault, prefix_fault
 from agent.config.pool_keys import HARMLESS_KEY, MAX_RECOVERY_HOLD_S, POOL_KEYS
+from agent.config.problems import Located, Problems, quoted
 from agent.config.schema import (
     AllocationPolicy,
     HealthPolicy,
     PoolConfig,
     Problem,
-    SelectorSet,
+    SelectorObject,
     Severity,
 )
 from agent.config.selector_objects import everything, read_selector_object, tell_dead
 from agent.kinds import KINDS
 from agent.model.address import parse_bdf
 from agent.model.device import Kind
-from agent.records import define, frozen
 
 _KNOWN = KnownKeys(*POOL_KEYS, HARMLESS_KEY, "isRdma")
 _KIND_NAMES = {str(kind).lower(): kind for kind in KINDS}
@@ -49,7 +49,7 @@ _HEALTH = KnownKeys("link", "recoveryHoldSeconds")
 class PoolReading:
     """What came of one pool."""
 
-    at: At
+    at: Located
     index: int
     problems: tuple[Problem, ...]
     resource: str | None = None
@@ -63,13 +63,13 @@ class PoolReading:
 
 
 def read_pool(
-    at: At, index: int, text: Text, *, default_prefix: str, strict: bool, cdi: bool = False
+    at: Located, index: int, text: Text, *, default_prefix: str, strict: bool, cdi: bool = False
 ) -> PoolReading:
     """One pool; every problem is found, not only the first.
 
     ``cdi`` = device nodes go through CDI, so the prefix must be a CDI vendor too.
     """
-    findings = Findings(text, strict, index)
+    findings = Problems(text, strict, index)
     if v2_pool := read_v2_pool(at):
         resource = _plain_resource(at, default_prefix)
         translated, message = v2_pool.translated, v2_pool.message
@@ -93,14 +93,14 @@ def read_pool(
 def _fault_of(pool: dict[str, Any], default_prefix: str, *, cdi: bool) -> str:
     """The first error of a pool that is to be printed; nobody is told to write what is refused."""
     text = Text(pretty(pool))
-    at = At(parse_json(text.text))
+    at = Located(parse_json(text.text))
     read = read_pool(at, 0, text, default_prefix=default_prefix, strict=False, cdi=cdi)
     errors = (p for p in read.problems if p.severity is Severity.ERROR)
     first = next(errors, None)
     return f"{first.path.removeprefix('$.')}: {first.message}" if first else ""
 
 
-def _plain_resource(at: At, default_prefix: str) -> str | None:
+def _plain_resource(at: Located, default_prefix: str) -> str | None:
     """A pool's full name without a word about faults."""
     members = {m.key.lower(): m.node.value for m in at.value.members}
     name, prefix = members.get("resourcename"), members.get("resourceprefix") or default_prefix
@@ -109,9 +109,9 @@ def _plain_resource(at: At, default_prefix: str) -> str | None:
 
 @define(eq=False)
 class _Pool:
-    at: At
-    entries: dict[str, At]
-    findings: Findings
+    at: Located
+    entries: dict[str, Located]
+    findings: Problems
     default_prefix: str
     cdi: bool
     has_no_cdi_name: bool = False
@@ -185,14 +185,14 @@ class _Pool:
             self.findings.hint(at, f"{quoted(word)} is read as {kind}")
         return kind
 
-    def selectors(self, kind: Kind | None) -> tuple[SelectorSet, ...]:
+    def selectors(self, kind: Kind | None) -> tuple[SelectorObject, ...]:
         at = self.entries.get("selectors")
         if at is None:
             self.findings.error(
                 self.at, f'needs "selectors"; "selectors": [{{}}] would mean {everything(kind)}'
             )
             return ()
-        objects: tuple[At, ...] = (at,)
+        objects: tuple[Located, ...] = (at,)
         if not isinstance(at.value, Object):
             listed = read_list(
                 at,
@@ -214,7 +214,7 @@ class _Pool:
         tell_dead(known, self.findings)
         return tuple(o.selectors for o in known)
 
-    def pool_is_rdma(self, kind: Kind | None, objects: tuple[At, ...]) -> bool:
+    def pool_is_rdma(self, kind: Kind | None, objects: tuple[Located, ...]) -> bool:
         """An isRdma beside the selectors: a common slip that cost pods their RDMA nodes."""
         at = self.entries.get("isRdma")
         if at is None:
@@ -236,7 +236,7 @@ class _Pool:
         at = self.entries.get(key)
         return bool(at and read_bool(at, self.findings))
 
-    def policy(self, at: At) -> AllocationPolicy | None:
+    def policy(self, at: Located) -> AllocationPolicy | None:
         choices = tuple(str(p) for p in AllocationPolicy if p)
         if at.value == "":
             return AllocationPolicy.DEFAULT
@@ -276,7 +276,7 @@ class _Pool:
             info.setdefault(device, {}).update(self.info_values(values))
         return info
 
-    def info_device(self, at: At, key: str) -> str | None:
+    def info_device(self, at: Located, key: str) -> str | None:
         """Whose values these are, in normal form; no value of additionalInfo is ever shown."""
         if key == "*" or _AUX_NAME.fullmatch(key):
             return key
@@ -291,7 +291,7 @@ class _Pool:
             )
             return None
 
-    def info_values(self, at: At) -> dict[str, str]:
+    def info_values(self, at: Located) -> dict[str, str]:
         if not isinstance(at.value, Object):
             self.findings.error(at, "wanted an object of strings")
             return {}
@@ -307,7 +307,7 @@ class _Pool:
         return values
 
 
-def _says_rdma(selectors: At) -> bool:
+def _says_rdma(selectors: Located) -> bool:
     """Whether a selector object has words of its own that an isRdma beside it gives way to."""
     value = selectors.value
     return isinstance(value, Object) and any(

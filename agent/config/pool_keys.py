@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from agent.records import frozen
+from agent.attrs_classes import frozen
 
 RESOURCE_LIST = "resourceList"
 MAX_RECOVERY_HOLD_S = 3600.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+from agent.attrs_classes import frozen
 from agent.config.json_positions import MAX_DEPTH, MAX_VALUES
 from agent.config.limits import (
     MAX_ENTRIES,
@@ -17,7 +18,6 @@ from agent.config.limits import (
 from agent.config.pool_keys import POOL_KEYS
 from agent.config.source import MAX_BYTES
 from agent.kinds import KINDS
-from agent.records import frozen
 from agent.selectors import SELECTORS
 from agent.selectors.pf_functions import MAX_PATTERN
 

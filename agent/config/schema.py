@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sized
 from enum import StrEnum
 
+from agent.attrs_classes import frozen
 from agent.model.device import Kind
-from agent.records import frozen
-from agent.selectors.criteria import Criterion, SelectorSet
+from agent.selectors.criteria import Criterion, SelectorObject
 
 __all__ = [
     "AllocationPolicy",
@@ -16,7 +16,7 @@ __all__ = [
     "HealthPolicy",
     "PoolConfig",
     "Problem",
-    "SelectorSet",
+    "SelectorObject",
     "Severity",
 ]
 
@@ -51,7 +51,7 @@ class PoolConfig:
     prefix: str
     name: str
     kind: Kind = Kind.NET_DEVICE
-    selectors: tuple[SelectorSet, ...] = ()
+    selectors: tuple[SelectorObject, ...] = ()
     exclude_topology: bool = False
     additional_info: Mapping[str, Mapping[str, str]] | None = None
     """``*``, PCI address in normal form or auxiliary name -> key -> value; None = not given."""

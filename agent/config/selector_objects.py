@@ -10,6 +10,7 @@ from __future__ import annotations
 from itertools import chain
 from typing import Any
 
+from agent.attrs_classes import frozen
 from agent.config.fields import (
     KnownKeys,
     choice_fault,
@@ -19,14 +20,13 @@ from agent.config.fields import (
     read_object,
     read_string,
 )
-from agent.config.findings import At, Findings, found, quoted
 from agent.config.json_positions import Member
 from agent.config.limits import check_length
 from agent.config.pool_keys import POOL_KEYS
-from agent.config.schema import Criterion, SelectorSet
+from agent.config.problems import Located, Problems, found, quoted
+from agent.config.schema import Criterion, SelectorObject
 from agent.kinds import KINDS
 from agent.model.device import Kind
-from agent.records import frozen
 from agent.selectors import SELECTORS, Selector, Shape
 
 _KNOWN = KnownKeys(*SELECTORS)
@@ -35,18 +35,18 @@ _FILTERS = tuple(key for key, selector in SELECTORS.items() if selector.is_filte
 
 
 @frozen(eq=False)
-class SelectorObject:
+class SelectorObjectReading:
     """What came of one selector object."""
 
-    at: At
-    selectors: SelectorSet
+    at: Located
+    selectors: SelectorObject
     dead_keys: tuple[str, ...] = ()
     """Selectors none of whose values can match: the object matches nothing."""
-    dead_values: tuple[tuple[At, str], ...] = ()
+    dead_values: tuple[tuple[Located, str], ...] = ()
     """The values of those keys, each with what is wrong; nobody was told yet."""
 
 
-def tell_dead(objects: tuple[SelectorObject, ...], findings: Findings) -> None:
+def tell_dead(objects: tuple[SelectorObjectReading, ...], findings: Problems) -> None:
     """Tell of objects that match nothing: errors where no other object of the pool is left."""
     others_serve = not findings.has_error and any(not o.dead_keys for o in objects)
     for dead in (o for o in objects if o.dead_keys):
@@ -63,8 +63,8 @@ def tell_dead(objects: tuple[SelectorObject, ...], findings: Findings) -> None:
 
 
 def read_selector_object(
-    at: At, kind: Kind | None, findings: Findings, *, pool_is_rdma: bool = False
-) -> SelectorObject | None:
+    at: Located, kind: Kind | None, findings: Problems, *, pool_is_rdma: bool = False
+) -> SelectorObjectReading | None:
     """One selector object; None where it is no object.
 
     ``kind`` None = the device type is not known, so nothing can be said about what belongs to it.
@@ -74,7 +74,7 @@ def read_selector_object(
     if entries is None:
         return None
     errors_before = len(findings.problems)
-    dead: dict[str, list[tuple[At, str]]] = {}
+    dead: dict[str, list[tuple[Located, str]]] = {}
     wanted = {
         key: value
         for key, selector in SELECTORS.items()
@@ -85,13 +85,15 @@ def read_selector_object(
         wanted["isRdma"] = True
     clean = not any(p.severity == "error" for p in findings.problems[errors_before:])
     _check_whole(at, kind, wanted, entries, findings, clean=clean)
-    selectors = SelectorSet(
+    selectors = SelectorObject(
         criteria=tuple(Criterion(k, wanted[k]) for k in _FILTERS if k in wanted),
         is_rdma=wanted.get("isRdma", False),
         need_vhost_net=wanted.get("needVhostNet", False),
         vdpa_type=wanted.get("vdpaType"),
     )
-    return SelectorObject(at, selectors, tuple(dead), tuple(chain.from_iterable(dead.values())))
+    return SelectorObjectReading(
+        at, selectors, tuple(dead), tuple(chain.from_iterable(dead.values()))
+    )
 
 
 def everything(kind: Kind | None) -> str:
@@ -105,7 +107,7 @@ def _elsewhere(member: Member) -> str | None:
     return f"{key} is not read here: it belongs beside selectors, not inside" if key else None
 
 
-def _belongs(selector: Selector, kind: Kind | None, at: At, findings: Findings) -> bool:
+def _belongs(selector: Selector, kind: Kind | None, at: Located, findings: Problems) -> bool:
     if kind is None or kind in selector.kinds:
         return True
     allowed = ", ".join(key for key, s in SELECTORS.items() if kind in s.kinds)
@@ -119,10 +121,10 @@ def _belongs(selector: Selector, kind: Kind | None, at: At, findings: Findings) 
 
 def _read_wanted(
     selector: Selector,
-    at: At,
+    at: Located,
     kind: Kind | None,
-    findings: Findings,
-    dead: dict[str, list[tuple[At, str]]],
+    findings: Problems,
+    dead: dict[str, list[tuple[Located, str]]],
 ) -> Any:  # noqa: ANN401
     """What the selector wants; None where it filters nothing or the value is of a wrong type."""
     if selector.shape is Shape.BOOL:
@@ -139,17 +141,17 @@ def _read_wanted(
 
 def _read_values(
     selector: Selector,
-    items: tuple[At, ...],
+    items: tuple[Located, ...],
     kind: Kind | None,
-    findings: Findings,
-    dead: dict[str, list[tuple[At, str]]],
+    findings: Problems,
+    dead: dict[str, list[tuple[Located, str]]],
 ) -> Any:  # noqa: ANN401
     """What the values of a list come to; None where there are none, or none is a string.
 
     Where no value can match, these go into ``dead``, and what is wanted matches nothing.
     """
     parsed: list[Any] = []
-    bad: list[tuple[At, str]] = []
+    bad: list[tuple[Located, str]] = []
     for item in items:
         if item.value is None:
             bad.append((item, "null can match nothing: remove it"))
@@ -180,11 +182,11 @@ def _with_place(message: str, selector: Selector, raw: str, kind: Kind | None) -
 
 
 def _check_whole(
-    at: At,
+    at: Located,
     kind: Kind | None,
     wanted: dict[str, Any],
-    entries: dict[str, At],
-    findings: Findings,
+    entries: dict[str, Located],
+    findings: Problems,
     *,
     clean: bool,
 ) -> None:
@@ -201,7 +203,12 @@ def _check_whole(
 
 
 def _check_aux_types(
-    at: At, wanted: dict[str, Any], entries: dict[str, At], findings: Findings, *, clean: bool
+    at: Located,
+    wanted: dict[str, Any],
+    entries: dict[str, Located],
+    findings: Problems,
+    *,
+    clean: bool,
 ) -> None:
     known = KINDS[Kind.AUX_NET_DEVICE].aux_types
     if "auxTypes" not in wanted:

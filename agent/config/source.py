@@ -13,8 +13,8 @@ from pathlib import Path
 
 import aiofiles.os
 
+from agent.attrs_classes import frozen
 from agent.file_threads import FileThreads
-from agent.records import frozen
 
 MAX_BYTES = 16 * 1024 * 1024
 """A ConfigMap holds at most 1 MiB (Kubernetes API)."""

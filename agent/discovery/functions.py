@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 
+from agent.attrs_classes import frozen
 from agent.host import auxiliary, ddptool, netdev, pci, rdma, switchdev, sysfs, vfio
 from agent.host.altnames import altnames_of
 from agent.host.auxiliary import AuxiliaryBus
@@ -26,7 +27,6 @@ from agent.model.device import (
     is_vfio_driver,
 )
 from agent.model.pci_class import is_needed
-from agent.records import frozen
 
 _INTEL = "8086"
 _INFINIBAND_CLASS = 0x0207  # PCI_CLASS_NETWORK with the subclass InfiniBand (PCI code and id list)
@@ -34,7 +34,7 @@ _VF = Role.VF  # a member of an enumeration takes half as long to look up as a r
 
 
 @frozen
-class Host:
+class ScanContext:
     """What one scan has open, and the facts that were read once for all functions."""
 
     sys: int
@@ -73,7 +73,7 @@ class Pf:
 
 
 @frozen
-class VfOf:
+class DeferredVf:
     """A VF whose PF did not name it: it is to be read after the PFs."""
 
     pf_address: str
@@ -97,7 +97,7 @@ class Unreadable:
     attribute: str
 
 
-def read_pf(host: Host, bdf: str) -> Pf | VfOf | Skipped | Unreadable | None:
+def read_pf(host: ScanContext, bdf: str) -> Pf | DeferredVf | Skipped | Unreadable | None:
     """Read a function that is not known to be a VF; None where it is gone.
 
     Raises OSError where its folder is there but cannot be opened.
@@ -113,7 +113,7 @@ def read_pf(host: Host, bdf: str) -> Pf | VfOf | Skipped | Unreadable | None:
         entries = frozenset(sysfs.listing(folder))
         pf_address = pci.physfn(folder) if "physfn" in entries else None
         if pf_address is not None:
-            return VfOf(pf_address)
+            return DeferredVf(pf_address)
         return _pf(host, folder, entries, bdf, kind)
     except pci.MissingAttributeError as error:
         return _unreadable(host, bdf, error.attribute)
@@ -121,7 +121,7 @@ def read_pf(host: Host, bdf: str) -> Pf | VfOf | Skipped | Unreadable | None:
         os.close(folder)
 
 
-def read_vf(host: Host, bdf: str, pf: Pf) -> Device | Skipped | Unreadable | None:
+def read_vf(host: ScanContext, bdf: str, pf: Pf) -> Device | Skipped | Unreadable | None:
     """Read a VF; None where it is gone. Raises OSError as :func:`read_pf` does.
 
     There are thousands, so this is one long function: its folder is not listed, since probes cost
@@ -192,7 +192,7 @@ def read_vf(host: Host, bdf: str, pf: Pf) -> Device | Skipped | Unreadable | Non
         os.close(folder)
 
 
-def read_auxiliary(host: Host, name: str, parent: Device, pf: Pf) -> Device | None:
+def read_auxiliary(host: ScanContext, name: str, parent: Device, pf: Pf) -> Device | None:
     """Read an auxiliary device below a network function; None where it is gone.
 
     Vendor, device, class, NUMA node and PF are those of the function.
@@ -228,7 +228,7 @@ def read_auxiliary(host: Host, name: str, parent: Device, pf: Pf) -> Device | No
         )
 
 
-def derived(host: Host, vf: Device, pf: Pf) -> Device:
+def derived(host: ScanContext, vf: Device, pf: Pf) -> Device:
     """A VF that did not change itself, with what it has from its PF as that is now."""
     index = pf.index_of.get(vf.id)
     pf_name = pf.device.pf_name if pf.device else None
@@ -240,7 +240,7 @@ def derived(host: Host, vf: Device, pf: Pf) -> Device:
     return attrs.evolve(vf, index=index, pf_name=pf_name, representor=representor, ddp_profile=ddp)
 
 
-def _pf(host: Host, folder: int, entries: frozenset[str], bdf: str, kind: Kind) -> Pf:
+def _pf(host: ScanContext, folder: int, entries: frozenset[str], bdf: str, kind: Kind) -> Pf:
     ids = pci.identity(folder)
     driver = pci.driver(folder)
     sriov = pci.sriov(folder, entries, host.folders)
@@ -283,7 +283,7 @@ def _pf(host: Host, folder: int, entries: frozenset[str], bdf: str, kind: Kind) 
     return Pf(bdf, device, sriov.index_of, eswitch, aux_names)
 
 
-def _brief(host: Host, folder: int, bdf: str, driver: str | None) -> tuple[Netdev, ...]:
+def _brief(host: ScanContext, folder: int, bdf: str, driver: str | None) -> tuple[Netdev, ...]:
     """A VF's netdevs: as the class folder links them, or else as the VF's own folder lists them."""
     linked = host.net.below.get(bdf)
     if linked is None and not netdev.has_any(folder, driver):
@@ -311,12 +311,12 @@ def _infiniband(
     return tuple(rdma.infiniband_ports(folder, devices, is_infiniband=is_infiniband))
 
 
-def _whole(host: Host, owner: int, found: Iterable[tuple[str, str]]) -> tuple[Netdev, ...]:
+def _whole(host: ScanContext, owner: int, found: Iterable[tuple[str, str]]) -> tuple[Netdev, ...]:
     read = (netdev.read_whole(host.net, owner, name, path) for name, path in found)
     return tuple(n for n in read if n is not None)
 
 
-def _kind(host: Host, folder: int, pci_class: int) -> Kind | None:
+def _kind(host: ScanContext, folder: int, pci_class: int) -> Kind | None:
     """By class; an RDMA adapter that calls itself something else has an ``infiniband`` folder.
 
     Functions of a class that a pool asks for are accelerators.
@@ -335,17 +335,17 @@ def _skipped(folder: int, bdf: str, pci_class: int) -> Skipped:
     return Skipped(bdf, pci_class, None if group is None else pci.driver(folder), group)
 
 
-def _vf_ddp(host: Host, bdf: str, pf: Pf) -> str | None:
+def _vf_ddp(host: ScanContext, bdf: str, pf: Pf) -> str | None:
     return host.devlink.ddp.get(bdf) or (pf.device.ddp_profile if pf.device else None)
 
 
-def _ddp(host: Host, bdf: str, vendor: str) -> str | None:
+def _ddp(host: ScanContext, bdf: str, vendor: str) -> str | None:
     profile = host.devlink.ddp.get(bdf)
     if profile is None and host.ddptool is not None and vendor == _INTEL:
         return ddptool.profile(host.ddptool, bdf)
     return profile
 
 
-def _unreadable(host: Host, bdf: str, attribute: str) -> Unreadable | None:
+def _unreadable(host: ScanContext, bdf: str, attribute: str) -> Unreadable | None:
     """A function whose folder is gone by now was leaving, which is no fault."""
     return Unreadable(bdf, attribute) if sysfs.exists(host.bus, host.folders[bdf]) else None

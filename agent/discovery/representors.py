@@ -12,14 +12,14 @@ from collections.abc import Set as AbstractSet
 
 import attrs
 
-from agent.discovery.functions import Host, Pf
+from agent.discovery.functions import Pf, ScanContext
 from agent.host import netdev, switchdev, sysfs
 from agent.host.switchdev import Representor
 from agent.model.address import bdf_order
 
 
 def with_ports(
-    host: Host, pfs: Mapping[str, Pf], owned: set[str], passed_over: AbstractSet[str]
+    host: ScanContext, pfs: Mapping[str, Pf], owned: set[str], passed_over: AbstractSet[str]
 ) -> Iterator[tuple[str, Pf]]:
     """Give every PF the representors of its VFs and SFs, wherever their netdevs lie.
 
@@ -29,7 +29,7 @@ def with_ports(
     elsewhere: dict[str, list[Representor]] = defaultdict(list)
     if any(pf.eswitch.switch_id for pf in pfs.values()):
         below = (r for pf in pfs.values() for r in pf.eswitch.representors)
-        for representor in (*below, *_strays(host, owned, passed_over)):
+        for representor in (*below, *_detached(host, owned, passed_over)):
             elsewhere[representor.switch_id or ""].append(representor)
     for bdf, pf in pfs.items():
         others = elsewhere.get(pf.eswitch.switch_id or "", ())
@@ -39,7 +39,9 @@ def with_ports(
         yield bdf, pf if ports == pf.ports else attrs.evolve(pf, ports=ports)
 
 
-def _strays(host: Host, owned: set[str], passed_over: AbstractSet[str]) -> Iterator[Representor]:
+def _detached(
+    host: ScanContext, owned: set[str], passed_over: AbstractSet[str]
+) -> Iterator[Representor]:
     """Representors that no function's folder lists."""
     if host.net.folder is None:
         return

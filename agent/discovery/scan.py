@@ -14,10 +14,11 @@ from collections.abc import Set as AbstractSet
 from operator import attrgetter
 from pathlib import Path
 
+from agent.attrs_classes import frozen
+from agent.discovery.function_scan import FunctionScan
 from agent.discovery.functions import Skipped
-from agent.discovery.reading import Reading
-from agent.discovery.sight import Outcome, Sight, Tables
-from agent.discovery.tables import Asked, Folders, read_changed, read_whole
+from agent.discovery.host_tables import DevlinkAnswer, OpenFolders, read_changed, read_whole
+from agent.discovery.scan_cache import HostTables, Outcome, ScanCache
 from agent.host import (
     addresses,
     ddptool,
@@ -38,10 +39,9 @@ from agent.model.device import Device, Netdev, OtherFunction, Role
 from agent.model.nodes import HostNodes
 from agent.model.pci_class import needed_classes
 from agent.model.snapshot import Snapshot, vf_lags
-from agent.records import frozen
 from agent.roots import Roots
 
-_NO_SIGHT = Sight()
+_NO_SIGHT = ScanCache()
 
 
 def scan(
@@ -73,7 +73,7 @@ class Scanner:
     def __init__(self, roots: Roots, *, netlink: bool = False) -> None:
         self._roots = roots
         self._netlink = netlink
-        self._sight = _NO_SIGHT
+        self._cache = _NO_SIGHT
         self._nodes = HostNodes()
         self._node_reader = NodeReader()
         self._needs: frozenset[str] | None = None
@@ -89,7 +89,7 @@ class Scanner:
     @property
     def rdma(self) -> RdmaHost:
         """What the last scan knows of RDMA devices and their nodes."""
-        return self._sight.tables.rdma
+        return self._cache.tables.rdma
 
     def scan(
         self,
@@ -116,7 +116,7 @@ class Scanner:
         with sysfs.class_folder(self._roots.sys) as sys, sysfs.folder(self._roots.dev) as dev:
             if sys is None:
                 self._require_none(self._roots.sys)
-                self._sight = _NO_SIGHT
+                self._cache = _NO_SIGHT
                 return Snapshot(generation=generation)
             return self._look_below(sys, dev, generation, needs, touched)
 
@@ -132,16 +132,16 @@ class Scanner:
             sysfs.class_folder(pci.BUS, sys) as bus,
             sysfs.class_folder(netdev.CLASS, sys) as class_net,
         ):
-            if class_net is None and self._sight.tables.interfaces:
+            if class_net is None and self._cache.tables.interfaces:
                 raise _missing(self._roots.sys / netdev.CLASS)
             if bus is None:
                 self._require_none(self._roots.sys / pci.BUS)
                 names = netdev.read_class(class_net).names
-                self._sight = Sight(Tables(interfaces=names), homeless=frozenset(names))
+                self._cache = ScanCache(HostTables(interfaces=names), unowned=frozenset(names))
                 return self._snapshot(generation, class_net, rdma.read_host(sys, dev))
-            folders = Folders(sys, dev, bus, class_net)
+            folders = OpenFolders(sys, dev, bus, class_net)
             reading = self._read(folders, self._asked(needs), touched)
-            rdma_host = self._sight.tables.rdma
+            rdma_host = self._cache.tables.rdma
             view = view_of(self._roots)
             rdma_cm = rdma_host.rdma_cm
             self._nodes = self._node_reader.read(sys, dev, view, reading.devices, rdma_cm=rdma_cm)
@@ -149,19 +149,21 @@ class Scanner:
 
     def _require_none(self, missing: Path) -> None:
         """Raises OSError where the last scan saw functions: they are there, but cannot be seen."""
-        if self._sight.functions:
+        if self._cache.functions:
             raise _missing(missing)
 
-    def _asked(self, needs: frozenset[str]) -> Asked:
+    def _asked(self, needs: frozenset[str]) -> DevlinkAnswer:
         facts = _devlink_facts(self._roots, netlink=self._netlink, needs=needs)
         wants_ddptool = self._netlink and devlink.DDP in needs and not facts.ddp
         wants_altnames = self._netlink and ALTNAMES in needs
         program = ddptool.program() if wants_ddptool else None
-        return Asked(facts, program, wants_altnames, needed_classes(needs))
+        return DevlinkAnswer(facts, program, wants_altnames, needed_classes(needs))
 
-    def _read(self, folders: Folders, asked: Asked, touched: Collection[str] | None) -> Reading:
+    def _read(
+        self, folders: OpenFolders, asked: DevlinkAnswer, touched: Collection[str] | None
+    ) -> FunctionScan:
         """Read all functions, or those that were touched, and remember what was seen."""
-        before = self._sight
+        before = self._cache
         changed = None if touched is None else read_changed(folders, asked, before, touched)
         kept: dict[str, Outcome] = {}
         if changed is None:
@@ -171,9 +173,9 @@ class Scanner:
             kept.update(before.functions)
             for bdf in fresh:
                 kept.pop(bdf, None)
-        reading = Reading(host, before, kept)
+        reading = FunctionScan(host, before, kept)
         reading.run()
-        self._sight = reading.sight(tables)
+        self._cache = reading.cache(tables)
         return reading
 
     def _snapshot(
@@ -181,12 +183,12 @@ class Scanner:
         generation: int,
         class_net: int | None,
         rdma_host: RdmaHost,
-        reading: Reading | None = None,
+        reading: FunctionScan | None = None,
     ) -> Snapshot:
         devices = reading.devices if reading else ()
-        interfaces = self._sight.netdevs_of_vfs_and_sfs()
+        interfaces = self._cache.netdevs_of_vfs_and_sfs()
         host_routes = _host_routes(self._roots, interfaces, netlink=self._netlink)
-        parents = tuple(_netdev_parents(class_net, self._sight.homeless))
+        parents = tuple(_netdev_parents(class_net, self._cache.unowned))
         return Snapshot(
             generation=generation,
             devices=devices,
@@ -211,7 +213,7 @@ def _missing(path: Path) -> OSError:
     return FileNotFoundError(errno.ENOENT, "is missing, though it was there", str(path))
 
 
-def _group_mates(reading: Reading) -> Iterator[OtherFunction]:
+def _group_mates(reading: FunctionScan) -> Iterator[OtherFunction]:
     """Functions of other classes that share an IOMMU group with a device bound to vfio."""
     others = {o.iommu_group for o in reading.skipped} - {None}
     groups = {d.iommu_group for d in reading.devices if d.iommu_group in others and d.is_vfio}

@@ -19,7 +19,7 @@ from agent.export.names import digest, safe_file_name, shortened
 from agent.kinds import KINDS
 from agent.model.nodes import HostNodes
 from agent.pools.allocation import device_nodes, missing_node
-from agent.pools.records import Member, Pool
+from agent.pools.pool import Member, Pool
 
 CDI_VERSION = "0.5.0"
 """The lowest that knows ``hostPath`` of device nodes and device names that begin with a digit."""

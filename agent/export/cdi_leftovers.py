@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from agent.attrs_classes import frozen
 from agent.config.schema import PoolConfig
 from agent.export.atomic import in_folder, read_plain
 from agent.export.cdi import (
@@ -28,7 +29,6 @@ from agent.export.cdi import (
     write_spec,
 )
 from agent.host.sysfs import raise_if_exhausted
-from agent.records import frozen
 
 _KINDS = {
     stat.S_IFDIR: "a folder",

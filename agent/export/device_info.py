@@ -14,7 +14,7 @@ from agent.config.schema import PoolConfig
 from agent.export.atomic import in_folder, write_now
 from agent.export.names import safe_file_name
 from agent.kinds import KINDS
-from agent.pools.records import Member
+from agent.pools.pool import Member
 
 SPEC_VERSION = "1.1.0"
 FILE_MODE = 0o444

@@ -17,12 +17,12 @@ from pathlib import Path
 import attrs
 
 from agent import logs
+from agent.attrs_classes import frozen
+from agent.errno_advice import with_advice
 from agent.export.atomic import in_folder, read_plain, write_atomic
 from agent.export.names import safe_file_name, shortened
-from agent.pools.held import Holder
-from agent.pools.ledger import CONFIRM_WITHIN_S
-from agent.records import frozen
-from agent.remedies import with_remedy
+from agent.pools.allocated import PodOwner
+from agent.pools.allocation_tracker import CONFIRM_WITHIN_S
 from agent.roots import Roots
 
 _PREFIX = ".sriov-agent-given-"
@@ -124,7 +124,7 @@ class GivenRecord:
                 before = self._given.setdefault(resource, {})
                 before.update({i: _LONG_AGO for i in ids if i not in before})
 
-    async def keep(self, holders: Mapping[str, Holder]) -> None:
+    async def keep(self, holders: Mapping[str, PodOwner]) -> None:
         """Forget the devices that nobody holds any more; a very young answer is not in doubt."""
         async with self._lock:
             now = asyncio.get_running_loop().time()
@@ -153,7 +153,7 @@ class GivenRecord:
             else:
                 await self._remove(resource, path)
         except OSError as error:
-            logs.emit_once("allocation.not_recorded", "", error=with_remedy(error))
+            logs.emit_once("allocation.not_recorded", "", error=with_advice(error))
             return
         logs.forget("allocation.not_recorded", "")
 

@@ -8,6 +8,7 @@ from typing import Literal
 
 from agent import logs
 from agent.config.names import cdi_device_fault
+from agent.errno_advice import with_advice
 from agent.export.cdi import (
     cdi_entry,
     cdi_kind,
@@ -18,10 +19,9 @@ from agent.export.cdi import (
     write_cdi_spec,
 )
 from agent.export.cdi_leftovers import remove_stale_specs
-from agent.health.records import Cause, Health
+from agent.health.verdict import Cause, Health
 from agent.model.nodes import HostNodes
-from agent.pools.records import Member, Pool, Pools
-from agent.remedies import with_remedy
+from agent.pools.pool import Member, Pool, Pools
 from agent.roots import Roots
 
 CdiMode = Literal["field", "annotations", "both"]
@@ -119,7 +119,7 @@ class CdiSpecs:
             changed = await write_cdi_spec(self._folder, pool, held, host)
         except OSError as error:
             named, right = await self._standing(pool, held, host)
-            self._fail(pool, with_remedy(error), right, host)
+            self._fail(pool, with_advice(error), right, host)
             kind, own = cdi_kind(pool.config), {m.device.id for m in pool.members}
             self._astray[pool.resource] = frozenset((kind, i) for i in named - own)
             return
@@ -163,7 +163,7 @@ class CdiSpecs:
         try:
             cleaning = await remove_stale_specs(self._folder, configs, held, others)
         except OSError as error:
-            logs.emit_once("cdi.failed", "", resource="", error=with_remedy(error))
+            logs.emit_once("cdi.failed", "", resource="", error=with_advice(error))
             return
         logs.forget("cdi.failed", "")
         self._cleaned = None if cleaning.skipped else facts

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 from agent.health.driver import check_driver
 from agent.health.group import check_group
-from agent.health.link import LinkJudge
+from agent.health.link import LinkAssessor
 from agent.health.present import check_present
-from agent.health.records import HEALTHY, Health
+from agent.health.verdict import HEALTHY, Health
 from agent.model.link import Links
-from agent.pools.records import Pool, Pools
+from agent.pools.pool import Pool, Pools
 
 
 def faults(pool: Pool, pools: Pools) -> Mapping[str, Health]:
@@ -34,7 +34,7 @@ def assess(
     """Device id -> health, for each member of ``pool`` in its order; ``known`` are its faults."""
     if not pool.config.health.link:
         return {m.device.id: known.get(m.device.id, HEALTHY) for m in pool.members}
-    judge = LinkJudge(pools.snapshot, links).judge
+    judge = LinkAssessor(pools.snapshot, links).judge
     return {
         m.device.id: known.get(m.device.id) or judge(m.device, m.selectors) for m in pool.members
     }

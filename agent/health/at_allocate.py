@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from agent.health.driver import check_driver
 from agent.health.group import check_group
-from agent.pools.held import Held
-from agent.pools.records import Member, Pool, Pools
+from agent.pools.allocated import AllocatedDevices
+from agent.pools.pool import Member, Pool, Pools
 from agent.selectors import SELECTORS
 
 
-def fault_at_allocate(pool: Pool, member: Member, pools: Pools, held: Held) -> str:
+def fault_at_allocate(pool: Pool, member: Member, pools: Pools, held: AllocatedDevices) -> str:
     """Why a device must not be given to a pod now; empty = it may be given.
 
     ``member`` has fresh facts, ``pools`` and ``held`` are the newest that are known. A fact that
@@ -33,8 +33,10 @@ def _selected_fact(member: Member, pools: Pools) -> str:
     device, snapshot = member.device, pools.snapshot
     for criterion in member.selectors.criteria:
         selector = SELECTORS[criterion.key]
-        if selector.shows(device) and not selector.matches(device, criterion.wanted, snapshot):
-            wanted = selector.render(criterion.wanted)
+        if selector.is_observable(device) and not selector.matches(
+            device, criterion.wanted, snapshot
+        ):
+            wanted = selector.to_text(criterion.wanted)
             found = selector.actual(device, snapshot)
             return f"changed since the last scan: {criterion.key}: {found}, wanted {wanted}"
     return ""

@@ -5,10 +5,10 @@ A device that nobody holds needs no check: one whose driver changes leaves the p
 
 from __future__ import annotations
 
-from agent.health.records import HEALTHY, Cause, Health
+from agent.health.verdict import HEALTHY, Cause, Health
 from agent.model.snapshot import Snapshot
 from agent.pools.allocation import lost_node
-from agent.pools.records import Member
+from agent.pools.pool import Member
 from agent.pools.usable import NO_DRIVER
 from agent.selectors import SELECTORS
 

@@ -7,14 +7,16 @@ heals when that pod ends. Pools with ``shareIommuGroup`` hand it out all the sam
 from __future__ import annotations
 
 from agent.config.schema import PoolConfig
-from agent.health.records import HEALTHY, Cause, Health
+from agent.health.verdict import HEALTHY, Cause, Health
 from agent.model.device import Device
 from agent.model.snapshot import Snapshot
+from agent.pools.allocated import AllocatedDevices
 from agent.pools.groups import group_fault, group_holder
-from agent.pools.held import Held
 
 
-def check_group(device: Device, config: PoolConfig, snapshot: Snapshot, held: Held) -> Health:
+def check_group(
+    device: Device, config: PoolConfig, snapshot: Snapshot, held: AllocatedDevices
+) -> Health:
     """Unhealthy where vfio would refuse the device's group, or another pod has it."""
     if device.iommu_group not in snapshot.shared_groups:
         return HEALTHY

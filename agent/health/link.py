@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
-from agent.config.schema import SelectorSet
-from agent.health.records import HEALTHY, Cause, Health
+from agent.attrs_classes import frozen
+from agent.config.schema import SelectorObject
+from agent.health.verdict import HEALTHY, Cause, Health
 from agent.model.device import Device, InfinibandPort, Netdev, Role
 from agent.model.link import DRIVERS_THAT_STOP_VFS, Links, VfLinkPolicy, link_netdevs
 from agent.model.snapshot import Snapshot
-from agent.records import frozen
 
 _OPERSTATES_WITHOUT_CARRIER = frozenset({"down", "lowerlayerdown", "notpresent"})
 _NOT_SET_UP = frozenset({"INIT", "ARMED"})
@@ -45,13 +45,13 @@ class _Uplink:
 
 
 def check_link(
-    device: Device, snapshot: Snapshot, links: Links, selectors: SelectorSet | None = None
+    device: Device, snapshot: Snapshot, links: Links, selectors: SelectorObject | None = None
 ) -> Health:
     """Unhealthy where the link that carries the device's traffic is known to be dead."""
-    return LinkJudge(snapshot, links).judge(device, selectors)
+    return LinkAssessor(snapshot, links).judge(device, selectors)
 
 
-class LinkJudge:
+class LinkAssessor:
     """Judges many devices by the same links: what a PF means for its functions is found once."""
 
     def __init__(self, snapshot: Snapshot, links: Links) -> None:
@@ -59,7 +59,7 @@ class LinkJudge:
         self._links = links
         self._uplinks: dict[str, _Uplink] = {}
 
-    def judge(self, device: Device, selectors: SelectorSet | None = None) -> Health:
+    def judge(self, device: Device, selectors: SelectorObject | None = None) -> Health:
         """Unhealthy where the link that carries the device's traffic is known to be dead.
 
         ``selectors`` chose the device: of a PF with several ports, those that its ``pfNames``
@@ -130,7 +130,7 @@ def unproven_pfs(netdevs: Iterable[Netdev], snapshot: Snapshot, links: Links) ->
     down = {n.name for n in newest if n is not None and n.admin_up is False}
     if not down:
         return
-    judge = LinkJudge(snapshot, links)
+    judge = LinkAssessor(snapshot, links)
     parents = {d.pf_address for d in snapshot.devices if d.role is not Role.PF}
     for pf in snapshot.pfs.values():
         uplink = links.newest(snapshot.pf_netdev(pf))
@@ -164,7 +164,7 @@ def _united(ports: Iterable[Port]) -> Health:
     return fault
 
 
-def _selected(ports: tuple[Port, ...], vf: Device, selectors: SelectorSet) -> Iterable[Port]:
+def _selected(ports: tuple[Port, ...], vf: Device, selectors: SelectorObject) -> Iterable[Port]:
     """The ports that a selector object names for this function; all if it names none."""
     wanted = next((c.wanted for c in selectors.criteria if c.key == "pfNames"), None)
     if wanted is None:

@@ -6,8 +6,8 @@ list as Healthy for ever, so it is told as Unhealthy instead.
 
 from __future__ import annotations
 
-from agent.health.records import HEALTHY, Cause, Health
-from agent.pools.records import Member
+from agent.health.verdict import HEALTHY, Cause, Health
+from agent.pools.pool import Member
 
 
 def check_present(member: Member) -> Health:

@@ -12,9 +12,9 @@ import struct
 import sys
 from collections.abc import Collection, Container, Iterable, Iterator
 
-from agent.host import netlink_wire as wire
+from agent.attrs_classes import frozen
+from agent.host import netlink as wire
 from agent.host import sysfs
-from agent.records import frozen
 
 _RTM_GETADDR = 22
 _RTM_GETROUTE = 26

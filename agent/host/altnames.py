@@ -9,9 +9,9 @@ import os
 import socket
 import sys
 
-from agent.host import netlink_wire as wire
+from agent.host import netlink as wire
 from agent.host import sysfs
-from agent.host.link_messages import IFLA_PROP_LIST, altnames
+from agent.host.rtnl_link import IFLA_PROP_LIST, altnames
 
 ALTNAMES = "altnames"
 """What a scan is asked for, since it costs a question for each netdev of a PF."""

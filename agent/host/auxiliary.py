@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping
 
 import attrs
 
+from agent.attrs_classes import frozen
 from agent.host import sysfs
-from agent.records import frozen
 
 BUS = "bus/auxiliary/devices"
 SUB_FUNCTION = "sf"

@@ -15,9 +15,9 @@ from typing import Any
 
 import attrs
 
-from agent.host import netlink_wire as wire
+from agent.attrs_classes import frozen
+from agent.host import netlink as wire
 from agent.host import sysfs
-from agent.records import frozen
 
 DDP = "ddp"
 ENABLE_RDMA = "enable_rdma"

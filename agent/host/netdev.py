@@ -10,10 +10,10 @@ from itertools import filterfalse
 
 import attrs
 
+from agent.attrs_classes import frozen
 from agent.host import sysfs
 from agent.host.switchdev import is_representor
 from agent.model.device import Netdev
-from agent.records import frozen
 
 CLASS = "class/net"
 _IFF_UP = 0x1

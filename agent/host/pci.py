@@ -9,10 +9,10 @@ from sys import intern
 
 import attrs
 
+from agent.attrs_classes import frozen
 from agent.errors import AgentError
 from agent.host import sysfs
 from agent.model.address import bus_order, parse_bdf, parse_hex_id
-from agent.records import frozen
 
 BUS = "bus/pci/devices"
 _ALL_NORMAL = re.compile(r"(?:[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]\n)*+")

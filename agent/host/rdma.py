@@ -11,9 +11,9 @@ from itertools import chain
 
 import attrs
 
+from agent.attrs_classes import frozen
 from agent.host import sysfs
 from agent.model.device import InfinibandPort, RdmaDevice
-from agent.records import frozen
 
 CLASS = "class/infiniband"
 _FOLDER = "infiniband"

@@ -17,9 +17,9 @@ from typing import Any
 
 import attrs
 
+from agent.attrs_classes import frozen
 from agent.host import devlink
 from agent.model.snapshot import Snapshot
-from agent.records import frozen
 from agent.roots import Roots
 
 _MAX_LINKS = 40  # as many as the kernel follows (path_resolution(7))

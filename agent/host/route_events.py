@@ -20,10 +20,10 @@ from collections.abc import Collection
 from types import TracebackType
 from typing import Self
 
+from agent.attrs_classes import frozen
 from agent.host import route_filter as kinds
-from agent.host.netlink_wire import attributes
+from agent.host.netlink import attributes
 from agent.host.uevents import is_drained
-from agent.records import frozen
 
 _RTMGRP_LINK = 0x1  # uapi linux/rtnetlink.h
 _RTMGRP_IPV4_IFADDR = 0x10

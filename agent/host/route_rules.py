@@ -9,7 +9,7 @@ import socket
 import struct
 import sys
 
-from agent.host import netlink_wire as wire
+from agent.host import netlink as wire
 
 MAIN_TABLE = 254
 _LOCAL_TABLE = 255

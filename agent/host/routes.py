@@ -11,11 +11,11 @@ import struct
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 
-from agent.host import netlink_wire as wire
+from agent.attrs_classes import frozen
+from agent.host import netlink as wire
 from agent.host import sysfs
 from agent.host.addresses import multipath
 from agent.host.route_rules import MAIN_TABLE
-from agent.records import frozen
 
 _RTM_GETROUTE = 26
 _RTM_GETNEXTHOP = 106

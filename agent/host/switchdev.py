@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from agent.attrs_classes import frozen
 from agent.model.device import Netdev
-from agent.records import frozen
 
 _UPLINK = re.compile(r"(?:l\d+)?p\d+(?:s\d+)?")
 _REPRESENTOR = re.compile(r"(c\d+)?pf(\d+)(?:(vf|sf)(\d+))?")

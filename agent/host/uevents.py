@@ -12,7 +12,7 @@ import errno
 import socket
 from collections.abc import AsyncGenerator
 
-from agent.records import frozen
+from agent.attrs_classes import frozen
 
 _NETLINK_KOBJECT_UEVENT = 15  # uapi linux/netlink.h
 _KERNEL_GROUP = 1  # the kernel's own events, not udev's

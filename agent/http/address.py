@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ipaddress import IPv6Address
 
+from agent.attrs_classes import frozen
 from agent.errors import UsageError
-from agent.records import frozen
 
 _HIGHEST_PORT = 65535
 

@@ -12,11 +12,11 @@ from contextlib import ExitStack
 import attrs
 
 from agent import logs
+from agent.attrs_classes import define
 from agent.bus import Bus
 from agent.log_events import LogEvent
-from agent.model.events import DevicesAllocated, HostHint, LinksChanged, SnapshotTaken
+from agent.model.events import DevicesAllocated, HostChanged, LinksChanged, SnapshotTaken
 from agent.model.plugin_events import ListMade, ListPushed, Registered, RegistrationFailed
-from agent.records import define
 from agent.state_events import HealthChanged
 
 PUSH_BOUNDS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
@@ -85,7 +85,7 @@ class Recorder:
 
     def __enter__(self) -> Counters:
         on, leave = self._bus.on, self._stack.callback
-        leave(on(HostHint, self._hint))
+        leave(on(HostChanged, self._hint))
         leave(on(SnapshotTaken, self._snapshot))
         leave(on(LinksChanged, lambda _: self._input(_now())))
         leave(on(ListMade, self._list))
@@ -100,7 +100,7 @@ class Recorder:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def _hint(self, _: HostHint) -> None:
+    def _hint(self, _: HostChanged) -> None:
         if self._hinted_s is None:
             self._hinted_s = _now()
 
@@ -146,7 +146,7 @@ class Recorder:
             self.counters.allocation_s.observe(float(str(fields["took_ms"])) / 1000)
         elif event.name == "allocation.refused":
             self.counters.allocations[resource, "refused"] += 1
-        elif event.name in {"config.in_force", "config.reloaded", "config.idle"}:
+        elif event.name in {"config.loaded", "config.reloaded", "config.idle"}:
             self.counters.config_in_force_at = time.time()
 
 

@@ -6,15 +6,15 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator
 
+from agent.event_history import Entry, EventHistory
 from agent.http.messages import Request, Stream
-from agent.journal import Entry, Journal
 
 HEARTBEAT_S = 15.0
 """A comment so often, so that clients and proxies see that the line stands."""
 _RETRY_MS = 2000
 
 
-def event_stream(journal: Journal, request: Request, run: str) -> Stream:
+def event_stream(history: EventHistory, request: Request, run: str) -> Stream:
     """The remembered events and all further ones.
 
     A client that comes back names the last it saw (``Last-Event-ID``) and gets what it missed;
@@ -22,8 +22,8 @@ def event_stream(journal: Journal, request: Request, run: str) -> Stream:
     """
     after = _seen(request.headers.get("last-event-id", ""), run)
     if after is None:
-        after = journal.newest if request.query.get("from") == "now" else 0
-    return Stream(_chunks(journal, after, run), "text/event-stream")
+        after = history.newest if request.query.get("from") == "now" else 0
+    return Stream(_chunks(history, after, run), "text/event-stream")
 
 
 def _seen(event_id: str, run: str) -> int | None:
@@ -31,9 +31,9 @@ def _seen(event_id: str, run: str) -> int | None:
     return int(number) if of_run == run and number.isascii() and number.isdigit() else None
 
 
-async def _chunks(journal: Journal, after: int, run: str) -> AsyncGenerator[bytes, None]:
+async def _chunks(history: EventHistory, after: int, run: str) -> AsyncGenerator[bytes, None]:
     yield f"retry: {_RETRY_MS}\n\n".encode()
-    entries = journal.follow(after)
+    entries = history.follow(after)
     following = asyncio.ensure_future(anext(entries))
     try:
         while True:

@@ -19,16 +19,16 @@ from prometheus_client.core import (
 )
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
+from agent.attrs_classes import frozen
 from agent.http.counters import Counters, Histogram
 from agent.http.messages import Answer
 from agent.http.traffic import traffic_families
 from agent.model.device import Role
 from agent.model.traffic import Traffic
-from agent.records import frozen
-from agent.standing.legible import legible
-from agent.standing.readiness import readiness
-from agent.standing.state import AgentState
-from agent.standing.status import link_of
+from agent.status.printable import legible
+from agent.status.readiness import readiness
+from agent.status.report import link_of
+from agent.status.state import AgentState
 
 _PREFIX = "sriov_agent_"
 
@@ -131,8 +131,8 @@ def _pools(state: AgentState) -> Iterator[Metric]:
         *("resource", "selector_object", "position", "step"),
     )
     for pool in state.pools.pools:
-        outlook = state.outlooks.get(pool.resource)
-        told = outlook.state.told.values() if outlook else ()
+        pool_health = state.pools_health.get(pool.resource)
+        told = pool_health.state.told.values() if pool_health else ()
         sick = Counter(str(health.cause) for health in told if not health.healthy)
         devices.add_metric([pool.resource, "Healthy"], len(told) - sick.total())
         devices.add_metric([pool.resource, "Unhealthy"], sick.total())

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Mapping
 
 import attrs
 
-from agent.records import frozen
+from agent.attrs_classes import frozen
 
 TEXT = "text/plain; charset=utf-8"
 JSON = "application/json"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from agent.records import frozen
+from agent.attrs_classes import frozen
 
 PROBES = frozenset({"/healthz", "/livez", "/readyz"})
 """Paths that kubelet asks, and restarts the agent if it gets no answer: they have own places."""

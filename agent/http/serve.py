@@ -6,21 +6,21 @@ import copy
 from collections.abc import Awaitable, Callable
 
 from agent import blocking
+from agent.event_history import EventHistory
 from agent.http.address import Address
 from agent.http.counters import Counters
 from agent.http.messages import Answer
 from agent.http.server import HttpServer
 from agent.http.site import Site
-from agent.journal import Journal
 from agent.model.traffic import Traffic
-from agent.standing.state import AgentState
-from agent.standing.status import Title
+from agent.status.report import Title
+from agent.status.state import AgentState
 
 
 async def serve_http(
     address: Address,
     state: Callable[[], AgentState],
-    journal: Journal,
+    history: EventHistory,
     counters: Counters,
     title: Title,
     traffic: Callable[[], Awaitable[Traffic]] | None = None,
@@ -32,7 +32,7 @@ async def serve_http(
         counted = copy.deepcopy(counters)
         return await blocking.compute("answers", lambda: _expose(now, counted, carried))
 
-    await HttpServer(address, Site(state, journal, expose, title).serve).run()
+    await HttpServer(address, Site(state, history, expose, title).serve).run()
 
 
 def _expose(state: AgentState, counters: Counters, traffic: Traffic | None) -> Answer:

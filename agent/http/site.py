@@ -8,14 +8,14 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from agent import blocking
+from agent.event_history import EventHistory
 from agent.http.events import event_stream
 from agent.http.messages import JSON, Answer, Request, Stream, plain
-from agent.journal import Journal
-from agent.standing.explain import explain
-from agent.standing.json_form import compact
-from agent.standing.readiness import Readiness, readiness
-from agent.standing.state import AgentState
-from agent.standing.status import Title, device_messages, status
+from agent.status.explain import explain
+from agent.status.json_mapping import compact
+from agent.status.readiness import Readiness, readiness
+from agent.status.report import Title, device_messages, status
+from agent.status.state import AgentState
 
 _PAGE = Path(__file__).parent / "page"
 _CONTENT_TYPES = {
@@ -34,12 +34,12 @@ class Site:
     def __init__(
         self,
         state: Callable[[], AgentState],
-        journal: Journal,
+        history: EventHistory,
         exposition: Exposition,
         title: Title,
     ) -> None:
         self._state = state
-        self._journal = journal
+        self._history = history
         self._exposition = exposition
         self._title = title
         self._run = secrets.token_hex(4)
@@ -95,7 +95,7 @@ class Site:
 
     def _edition_of(self, state: AgentState) -> int:
         """Counts states that differ in anything but the time; whole values by identity."""
-        whole = (state.pools, state.outlooks, state.links)
+        whole = (state.pools, state.pools_health, state.links)
         small = (
             state.servers,
             state.config,
@@ -119,7 +119,7 @@ class Site:
         return Answer(body, JSON, status=200 if is_known else 404)
 
     async def _events(self, request: Request) -> Stream:
-        return event_stream(self._journal, request, self._run)
+        return event_stream(self._history, request, self._run)
 
     async def _page(self, _: Request) -> Answer:
         return await _file(_PAGE / "page.html")

@@ -12,7 +12,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 
 from agent.model.device import Device, Role
 from agent.model.traffic import Traffic, VfTraffic
-from agent.standing.state import AgentState
+from agent.status.state import AgentState
 
 _TEXTS = {
     "rx_bytes": "Bytes that a VF received.",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from agent.attrs_classes import frozen
 from agent.model.device import Kind
-from agent.records import frozen
 
 
 @frozen(eq=False)

@@ -19,7 +19,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from agent.records import frozen
+from agent.attrs_classes import frozen
 from agent.roots import Roots
 
 LIMIT = 8 * 2**20

@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator
 
+from agent.attrs_classes import frozen
 from agent.errors import KubeletUnavailableError
-from agent.records import frozen
 
 PODS_AT_MOST = 65_536
 """A list of more pods is not kubelet's: 110 is its default limit, and 1,000 are a large node."""
@@ -23,7 +23,7 @@ _WIDTH = {_FIXED64: 8, _FIXED32: 4}
 
 
 @frozen
-class Holding:
+class ContainerAllocation:
     """What one container holds of one resource."""
 
     namespace: str
@@ -37,7 +37,7 @@ class Holding:
 class PodList:
     """Kubelet's answer, as far as it was asked for."""
 
-    holdings: tuple[Holding, ...]
+    holdings: tuple[ContainerAllocation, ...]
     """Sorted."""
     is_vouched: bool
     """Whether a pod is listed that ``vouches`` accepted."""
@@ -74,7 +74,7 @@ def _read(reply: bytes, resources: Collection[str], vouches: Callable[[str, str]
         if is_of_interest:
             for container, resource, ids in _devices(reply, begin, end, names):
                 found.setdefault((namespace, name, container, resource), set()).update(ids)
-    wanted = (Holding(*key, tuple(sorted(found[key]))) for key in sorted(found))
+    wanted = (ContainerAllocation(*key, tuple(sorted(found[key]))) for key in sorted(found))
     return PodList(tuple(wanted), is_vouched)
 
 

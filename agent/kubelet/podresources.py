@@ -15,18 +15,18 @@ import attrs
 from grpclib.client import Channel, UnaryUnaryMethod
 
 from agent import blocking, logs
+from agent.attrs_classes import frozen
 from agent.bus import Bus
 from agent.errors import KubeletUnavailableError
 from agent.kubelet.checkpoint import Claims
-from agent.kubelet.hints import KubeletSocketAppeared
-from agent.kubelet.pod_list import Holding, read_pod_list
+from agent.kubelet.events import KubeletSocketAppeared
+from agent.kubelet.pod_list import ContainerAllocation, read_pod_list
 from agent.kubelet.sources import Sources
-from agent.kubelet.wire import ask
 from agent.model.events import DevicesAllocated
-from agent.records import frozen
 from agent.roots import Roots
 from agent.rpc import v1
 from agent.tasks import retry_delay_s
+from agent.transport.grpc import ask
 
 MAX_REPLY_BYTES = 16 * 2**20
 """What kubelet's own clients accept."""
@@ -41,15 +41,15 @@ SLOW_S = 30.0
 
 
 @frozen
-class Holdings:
+class PodAllocations:
     """What pod-resources says of the resources asked for, sorted."""
 
-    holdings: tuple[Holding, ...] = ()
+    holdings: tuple[ContainerAllocation, ...] = ()
     is_complete: bool = True
     """False = kubelet may not have heard of all its pods yet: what is not here may be held."""
 
     @property
-    def by_device(self) -> Mapping[str, Holding]:
+    def by_device(self) -> Mapping[str, ContainerAllocation]:
         """Who holds a device."""
         return MappingProxyType({i: h for h in self.holdings for i in h.device_ids})
 
@@ -59,10 +59,10 @@ class Holdings:
 
 
 @frozen
-class HoldingsRead:
+class PodResourcesRead:
     """Kubelet said who holds what; not necessarily anything new."""
 
-    holdings: Holdings | None
+    holdings: PodAllocations | None
     """None = pod-resources gave no answer."""
     asked_at: float
     """Loop time (s) of the question: devices given out later may be missing."""
@@ -70,13 +70,13 @@ class HoldingsRead:
     """What the checkpoint says is given; it was read before pod-resources was asked."""
 
 
-async def read_holdings(
+async def list_pod_resources(
     roots: Roots,
     resources: Collection[str],
     sources: Sources,
     *,
     limit_s: float = ANSWER_LIMIT_S,
-) -> Holdings | None:
+) -> PodAllocations | None:
     """Ask kubelet once; None, with one log line, if it gives no answer within ``limit_s``.
 
     Holdings are those of ``resources``, and those of devices that are PCI functions or
@@ -97,13 +97,13 @@ async def read_holdings(
             )
     except (KubeletUnavailableError, TimeoutError) as error:
         text = str(error) or f"{socket}: not read within {limit_s:g} s"
-        logs.emit_once("kubelet.holdings_unknown", str(socket), error=text)
+        logs.emit_once("kubelet.pod_resources_unavailable", str(socket), error=text)
         return None
-    logs.forget("kubelet.holdings_unknown", str(socket))
-    return Holdings(pods.holdings, pods.is_vouched)
+    logs.forget("kubelet.pod_resources_unavailable", str(socket))
+    return PodAllocations(pods.holdings, pods.is_vouched)
 
 
-class HoldingsFollower:
+class PodResourcesPoller:
     """Asks again after allocations, and slowly while anything is held; idle otherwise.
 
     ``read`` asks kubelet once. ``held`` gives the ids of the devices that are held as far as is
@@ -113,7 +113,7 @@ class HoldingsFollower:
     def __init__(
         self,
         bus: Bus,
-        read: Callable[[], Awaitable[HoldingsRead]],
+        read: Callable[[], Awaitable[PodResourcesRead]],
         held: Callable[[], AbstractSet[str]],
     ) -> None:
         self._bus = bus
@@ -139,8 +139,8 @@ class HoldingsFollower:
         self._failures = 0
         self._asked.set()
 
-    async def run(self, asking: Awaitable[HoldingsRead] | None = None) -> None:
-        """Publish HoldingsRead for each answer, until cancelled; ``asking`` is one under way."""
+    async def run(self, asking: Awaitable[PodResourcesRead] | None = None) -> None:
+        """Publish PodResourcesRead for each answer, until cancelled; ``asking`` is one under way."""
         with self._leave:
             if asking is not None:
                 self.hear(await asking)
@@ -176,7 +176,7 @@ class HoldingsFollower:
         self._last_s = asyncio.get_running_loop().time()
         return self.hear(await self._read())
 
-    def hear(self, read: HoldingsRead) -> bool:
+    def hear(self, read: PodResourcesRead) -> bool:
         """Take an answer in and publish it; returns whether it is kubelet's last word for now.
 
         A loss is believed at once from a kubelet that has been there for a while, and whose

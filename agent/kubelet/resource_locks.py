@@ -15,11 +15,11 @@ from types import TracebackType
 from typing import Self
 
 from agent import blocking, logs
+from agent.attrs_classes import define
 from agent.bus import Bus
-from agent.kubelet.hints import LockFilesChanged, PluginFoldersChanged
+from agent.errno_advice import with_advice
+from agent.kubelet.events import LockFilesChanged, PluginFoldersChanged
 from agent.model.plugin_events import ResourceLocksChanged, ServerEnded
-from agent.records import define
-from agent.remedies import with_remedy
 from agent.roots import LOCK_FOLDER, Roots
 from agent.tasks import Retry
 
@@ -166,7 +166,7 @@ class ResourceLocks:
         taken = [r for r, e in self._entries.items() if not e.is_held and self._is_free_now(r)]
         lost = [r for r, e in tuple(self._entries.items()) if e.fd is None and self._is_lost(r)]
         if taken:
-            logs.emit("lock.taken", resources=sorted(taken))
+            logs.emit("lock.acquired", resources=sorted(taken))
         self._report_waiting()
         if taken or lost:
             self._bus.publish(ResourceLocksChanged())
@@ -269,7 +269,7 @@ class ResourceLocks:
                 continue
             except OSError as error:
                 problem = error
-        reason = with_remedy(problem) if problem else "kubelet's folders are missing"
+        reason = with_advice(problem) if problem else "kubelet's folders are missing"
         logs.emit_once("lock.unavailable", "", error=reason)
         return None
 
@@ -356,7 +356,7 @@ def _try_lock(fd: int) -> bool:
     except BlockingIOError:
         return False
     except OSError as error:
-        logs.emit_once("lock.unavailable", "", error=with_remedy(error))
+        logs.emit_once("lock.unavailable", "", error=with_advice(error))
     return True
 
 

@@ -7,7 +7,7 @@ in together, so that one of them in the list stands for all.
 
 from __future__ import annotations
 
-from agent.records import frozen
+from agent.attrs_classes import frozen
 
 
 @frozen

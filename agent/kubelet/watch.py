@@ -7,8 +7,8 @@ from typing import Self
 
 from agent import logs
 from agent.bus import Bus
-from agent.host.inotify import DirectoryWatch, EntryChanged, LookAgain, tell_unwatched
-from agent.kubelet.hints import (
+from agent.inotify import DirectoryWatch, EntryChanged, LookAgain, log_unwatched
+from agent.kubelet.events import (
     CheckpointChanged,
     KubeletSocketAppeared,
     KubeletSocketVanished,
@@ -30,7 +30,7 @@ class KubeletWatch:
     def __init__(self, roots: Roots, bus: Bus) -> None:
         self._roots = roots
         self._bus = bus
-        self._failed = tell_unwatched(roots.kubelet)
+        self._failed = log_unwatched(roots.kubelet)
         folders = (roots.device_plugins, roots.plugins_registry)
         self._watch = DirectoryWatch(
             (*folders, *(folder / LOCK_FOLDER for folder in folders)),

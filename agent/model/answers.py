@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from agent.records import frozen, record
+from agent.attrs_classes import fast_record, frozen
 
 
-@record
-class Advertised:
+@fast_record
+class ListedDevice:
     """One device as kubelet is told of it."""
 
     id: str
@@ -18,11 +18,11 @@ class Advertised:
 
 
 @frozen
-class Offer:
+class DeviceListing:
     """A resource and the full list to advertise for it, in stable order."""
 
     resource: str
-    devices: tuple[Advertised, ...] = ()
+    devices: tuple[ListedDevice, ...] = ()
     preference: bool = True
     """Whether kubelet is told to call GetPreferredAllocation."""
 
@@ -56,7 +56,7 @@ class Allocation:
     cdi_devices: tuple[str, ...] = ()
 
 
-class Answers(Protocol):
+class Backend(Protocol):
     """Whoever decides what a plugin server answers."""
 
     async def allocate(self, resource: str, device_ids: tuple[str, ...]) -> Allocation:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from agent.records import record
+from agent.attrs_classes import fast_record
 
 
 class Kind(StrEnum):
@@ -41,7 +41,7 @@ def is_vfio_driver(driver: str | None) -> bool:
     return driver is not None and "vfio" in driver
 
 
-@record
+@fast_record
 class Netdev:
     """A network interface of a function (kernel ABI documentation, sysfs-class-net)."""
 
@@ -67,7 +67,7 @@ class Netdev:
     """Alternative names (``ip link property add``), sorted; asked for PFs only."""
 
 
-@record
+@fast_record
 class RdmaDevice:
     """An RDMA device of a function, with its character devices as container paths, sorted."""
 
@@ -83,7 +83,7 @@ class RdmaDevice:
         return (*self.issm, *self.umad, *self.uverbs, *self.ucm)
 
 
-@record
+@fast_record
 class InfinibandPort:
     """A port of an RDMA device whose link layer is InfiniBand (kernel ABI sysfs-class-infiniband).
 
@@ -100,7 +100,7 @@ class InfinibandPort:
     """``LinkUp``, ``Polling``, ``Disabled`` ...; None = it cannot be read."""
 
 
-@record
+@fast_record
 class VdpaDevice:
     """A vDPA device of a function (``bus/vdpa/devices``)."""
 
@@ -111,7 +111,7 @@ class VdpaDevice:
     """Host path of the vhost character device, for example ``/dev/vhost-vdpa-0``."""
 
 
-@record
+@fast_record
 class OtherFunction:
     """A PCI function that is no device here, with what an IOMMU group needs to know of it."""
 
@@ -122,7 +122,7 @@ class OtherFunction:
     iommu_group: int
 
 
-@record
+@fast_record
 class Device:
     """One function or auxiliary device, with every fact used by anything above."""
 

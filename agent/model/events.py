@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from agent.attrs_classes import frozen
 from agent.model.link import Links
 from agent.model.snapshot import Snapshot
-from agent.records import frozen
 
 
 @frozen
-class HostHint:
+class HostChanged:
     """Something on the host may have changed: worth a scan."""
 
     source: str

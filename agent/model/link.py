@@ -7,9 +7,9 @@ from enum import StrEnum
 
 import attrs
 
+from agent.attrs_classes import frozen
 from agent.model.device import Device, Netdev, Role
 from agent.model.snapshot import Snapshot
-from agent.records import frozen
 
 DRIVERS_THAT_STOP_VFS: Mapping[str, str] = {
     "igb": "igb_reset() clears VFRE and VFTE when the PF is closed",

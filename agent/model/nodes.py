@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent.records import frozen
+from agent.attrs_classes import frozen
 
 VFIO_CONTROL = "/dev/vfio/vfio"
 IOMMUFD = "/dev/iommu"

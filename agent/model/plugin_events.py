@@ -5,7 +5,7 @@ Made by the fleet; read by readiness, metrics, the journal and ``status``.
 
 from __future__ import annotations
 
-from agent.records import frozen
+from agent.attrs_classes import frozen
 
 
 @frozen

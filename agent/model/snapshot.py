@@ -7,9 +7,9 @@ from functools import cached_property
 
 import attrs
 
+from agent.attrs_classes import frozen
 from agent.model.device import Device, Kind, Netdev, OtherFunction, Role
 from agent.model.nodes import HostNodes
-from agent.records import frozen
 
 _WITHOUT_NETDEV = frozenset({"pci-stub"})
 """Drivers that make no netdev, beside those for VFIO and UIO."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agent.records import frozen
+from agent.attrs_classes import frozen
 
 
 @frozen

@@ -13,8 +13,8 @@ from typing import Any
 from grpclib.const import Status
 from grpclib.exceptions import GRPCError
 
-from agent.kubelet.wire import WireCodec
 from agent.rpc import v1beta1
+from agent.transport.grpc import WireCodec
 
 MAX_FIELDS = 300_000
 """Kubelet takes lists of about 135,000 devices, and may name each of them twice."""

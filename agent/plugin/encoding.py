@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from agent.model.answers import Advertised
+from agent.model.answers import ListedDevice
 
 
-def encode_list(devices: tuple[Advertised, ...]) -> bytes:
+def encode_list(devices: tuple[ListedDevice, ...]) -> bytes:
     """The bytes of a ListAndWatchResponse that holds ``devices`` in this order."""
     return b"".join(
         [(name := d.id.encode()).join(_around(len(name), d.healthy, d.numa_node)) for d in devices]

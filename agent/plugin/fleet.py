@@ -11,15 +11,15 @@ from typing import Self
 
 from agent import logs
 from agent.bus import Bus
-from agent.kubelet.hints import KubeletSocketAppeared, PluginFoldersChanged, PluginSocketChanged
-from agent.model.answers import Answers, Offer
+from agent.kubelet.events import KubeletSocketAppeared, PluginFoldersChanged, PluginSocketChanged
+from agent.model.answers import Backend, DeviceListing
 from agent.model.plugin_events import PoolServerState, ServerEnded
 from agent.plugin import folders
-from agent.plugin.generation import Limits, Surroundings
-from agent.plugin.pool import Pool
-from agent.plugin.registration import RegistrationMode, Ways
-from agent.plugin.sockets import require_room
+from agent.plugin.generation import Limits, PluginContext
+from agent.plugin.registration import RegistrationMethods, RegistrationMode
+from agent.plugin.resource import ResourcePlugin
 from agent.roots import Roots
+from agent.transport.unix_socket import require_room
 
 
 class Fleet:
@@ -28,13 +28,13 @@ class Fleet:
     An async context manager, entered inside ``tasks``, whose children the supervisors become.
     Entering removes dead sockets that earlier processes left behind. Leaving ends all streams
     without an empty list (kubelet keeps the capacity), in parallel, in less than a second.
-    Whoever publishes the hints of ``agent.kubelet.hints`` on ``bus`` should be at work before.
+    Whoever publishes the hints of ``agent.kubelet.events`` on ``bus`` should be at work before.
     """
 
     def __init__(
         self,
         roots: Roots,
-        answers: Answers,
+        answers: Backend,
         bus: Bus,
         tasks: asyncio.TaskGroup,
         mode: RegistrationMode = "auto",
@@ -45,12 +45,12 @@ class Fleet:
         self._bus = bus
         self._tasks = tasks
         self._mode = mode
-        ways = Ways(mode, roots.plugins_registry)
-        self._around = Surroundings(
+        ways = RegistrationMethods(mode, roots.plugins_registry)
+        self._around = PluginContext(
             roots, answers, bus, os.urandom(4).hex(), limits or Limits(), ways
         )
-        self._pools: dict[str, Pool] = {}
-        self._leaving: dict[str, Pool] = {}
+        self._pools: dict[str, ResourcePlugin] = {}
+        self._leaving: dict[str, ResourcePlugin] = {}
         self._subscriptions = ExitStack()
 
     async def __aenter__(self) -> Self:
@@ -82,7 +82,7 @@ class Fleet:
             await pool.finished.wait()
 
     def apply(
-        self, offers: tuple[Offer, ...], served_elsewhere: Collection[str] = frozenset()
+        self, offers: tuple[DeviceListing, ...], served_elsewhere: Collection[str] = frozenset()
     ) -> None:
         """Make ``offers`` the desired state; returns at once, the supervisors do the work.
 
@@ -103,9 +103,9 @@ class Fleet:
         """Each pool's standing, sorted by resource; pools on their way out are not listed."""
         return tuple(self._pools[resource].state() for resource in sorted(self._pools))
 
-    def _begin(self, offer: Offer) -> None:
+    def _begin(self, offer: DeviceListing) -> None:
         before = self._leaving.get(offer.resource)
-        pool = Pool(offer, self._around, before.finished if before else None)
+        pool = ResourcePlugin(offer, self._around, before.finished if before else None)
         self._pools[offer.resource] = pool
         task = self._tasks.create_task(pool.run(), name=f"plugin:{offer.resource}")
         task.add_done_callback(lambda _: self._forget(pool))
@@ -117,9 +117,9 @@ class Fleet:
             pool.stop()
         else:
             pool.retire()
-        logs.emit("plugin.retired", resource=resource)
+        logs.emit("plugin.removed", resource=resource)
 
-    def _forget(self, pool: Pool) -> None:
+    def _forget(self, pool: ResourcePlugin) -> None:
         pool.finished.set()
         if self._leaving.get(pool.resource) is pool:
             del self._leaving[pool.resource]
@@ -131,7 +131,7 @@ class Fleet:
 
     def _folders_changed(self, _: PluginFoldersChanged) -> None:
         for pool in self._pools.values():
-            pool.look_again()
+            pool.recheck()
 
     def _socket_changed(self, hint: PluginSocketChanged) -> None:
         changed = str(hint.path)

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from agent import blocking, logs
+from agent.errno_advice import with_advice
 from agent.errors import KubeletUnavailableError
-from agent.plugin import sockets
-from agent.plugin.registration import Way, Ways
-from agent.plugin.sockets import BoundSocket, Identity
-from agent.remedies import with_remedy
+from agent.plugin.registration import RegistrationMethod, RegistrationMethods
 from agent.roots import Roots
+from agent.transport import unix_socket as sockets
+from agent.transport.unix_socket import BoundSocket, Identity
 
 REMOVE_LIMIT_S = 0.5
 """For the removal of a socket at the end of its server: the process must end soon."""
@@ -24,7 +24,7 @@ REMOVE_LIMIT_S = 0.5
 T = TypeVar("T")
 
 
-async def choose_way(ways: Ways, roots: Roots) -> Way:
+async def choose_method(ways: RegistrationMethods, roots: Roots) -> RegistrationMethod:
     """The way to register now; ``auto`` is the watcher's where its folder exists and is watched.
 
     A folder that cannot be looked at counts as missing, since kubelet cannot follow it either.
@@ -128,7 +128,7 @@ async def _call(
     try:
         result = await blocking.call(folder.name, path, work, limit_s=limit_s, undo=undo)
     except OSError as error:
-        raise KubeletUnavailableError(f"{path}: {with_remedy(error)}") from error
+        raise KubeletUnavailableError(f"{path}: {with_advice(error)}") from error
     logs.forget("plugin.folder_unusable", str(folder))
     return result
 

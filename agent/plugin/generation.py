@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from agent.attrs_classes import define, frozen
 from agent.bus import Bus
-from agent.model.answers import Answers
-from agent.plugin.registration import Way, Ways
+from agent.model.answers import Backend
+from agent.plugin.registration import RegistrationMethod, RegistrationMethods
 from agent.plugin.server import PoolServer
 from agent.plugin.service import DevicePluginService
-from agent.plugin.sockets import Identity
-from agent.records import define, frozen
 from agent.roots import Roots
+from agent.transport.unix_socket import Identity
 
 
 @frozen
@@ -33,16 +33,16 @@ class Limits:
 
 
 @frozen
-class Surroundings:
+class PluginContext:
     """What all pools of a fleet share."""
 
     roots: Roots
-    answers: Answers
+    answers: Backend
     bus: Bus
     process_token: str
     """Eight hex digits that tell this process's sockets from those of others."""
     limits: Limits
-    ways: Ways
+    ways: RegistrationMethods
 
 
 @define
@@ -50,7 +50,7 @@ class Generation:
     """What happened to one server since it was made."""
 
     number: int
-    way: Way
+    way: RegistrationMethod
     server: PoolServer
     service: DevicePluginService
     kubelet: Identity | None
@@ -65,5 +65,5 @@ class Generation:
     streams_due: int = 1
     """How many must have been opened by now: a kubelet that registers the socket follows it."""
     refusal: str | None = None
-    undone: str | None = None
+    invalidated: str | None = None
     """What came from outside and ended it: a socket gone, kubelet.sock replaced."""

@@ -8,19 +8,19 @@ from typing import Literal
 from grpclib.client import Channel
 
 from agent import logs
-from agent.kubelet.wire import ask
 from agent.plugin.service import API_VERSION
 from agent.roots import Roots
 from agent.rpc import v1beta1
+from agent.transport.grpc import ask
 
-Way = Literal["watcher", "legacy"]
+RegistrationMethod = Literal["watcher", "legacy"]
 RegistrationMode = Literal["auto", "watcher", "legacy"]
 
 REGISTER_DEADLINE_S = 10.0
 """Kubelet itself gives up dialling back after ten seconds."""
 
 
-class Ways:
+class RegistrationMethods:
     """Which way the resources of this process register; ``auto`` learns what kubelet uses.
 
     ``auto`` is the watcher's way where its folder exists. Some kubelets follow another folder, for

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from grpclib.protocol import H2Protocol
 from grpclib.server import Server
 
-from agent.kubelet.wire import Peers, ServedConnection
 from agent.plugin import folders
 from agent.plugin.decoding import PluginCodec
-from agent.plugin.signal import Signal
-from agent.plugin.sockets import BoundSocket
+from agent.transport.grpc import Peers, ServedConnection
+from agent.transport.unix_socket import BoundSocket
+from agent.wakeup import Wakeup
 
 if TYPE_CHECKING:
     from grpclib._typing import IServable
@@ -35,7 +35,7 @@ _FLUSH_LIMIT_S = 0.1
 class _Connection(ServedConnection):
     """A connection whose end its server waits for."""
 
-    def __init__(self, plain: H2Protocol, peers: Peers, signal: Signal) -> None:
+    def __init__(self, plain: H2Protocol, peers: Peers, signal: Wakeup) -> None:
         super().__init__(plain, peers)
         self._signal = signal
 
@@ -47,7 +47,7 @@ class _Connection(ServedConnection):
 class _CountingServer(Server):
     """grpclib's server, which forgets its connections when it closes, with a record of them."""
 
-    def __init__(self, services: Sequence[IServable], signal: Signal) -> None:
+    def __init__(self, services: Sequence[IServable], signal: Wakeup) -> None:
         super().__init__(services, codec=PluginCodec())
         self._signal = signal
         self.peers = Peers()
@@ -59,7 +59,7 @@ class _CountingServer(Server):
 class PoolServer:
     """Serves ``services`` at ``path`` from ``start`` to ``close``."""
 
-    def __init__(self, path: Path, services: Sequence[IServable], signal: Signal) -> None:
+    def __init__(self, path: Path, services: Sequence[IServable], signal: Wakeup) -> None:
         self.path = path
         self._signal = signal
         self._server = _CountingServer(services, signal)

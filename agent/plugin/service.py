@@ -14,10 +14,10 @@ from h2.exceptions import H2Error
 
 from agent import logs
 from agent.errors import AgentError, DeviceNotUsableError, UnknownDeviceError
-from agent.kubelet.wire import MAX_MESSAGE_BYTES
-from agent.model.answers import Allocation, Answers
-from agent.plugin.feed import DeviceFeed
+from agent.model.answers import Allocation, Backend
+from agent.plugin.device_list import DeviceList
 from agent.rpc import pluginregistration, v1beta1
+from agent.transport.grpc import MAX_MESSAGE_BYTES
 
 API_VERSION = "v1beta1"
 _MAX_STATUS_CHARACTERS = 1000
@@ -57,14 +57,14 @@ class DevicePluginService(v1beta1.DevicePluginBase):
     def __init__(
         self,
         resource: str,
-        feed: DeviceFeed,
-        answers: Answers,
+        device_list: DeviceList,
+        answers: Backend,
         report_bug: Callable[[Exception], None],
         *,
         preference: bool,
     ) -> None:
         self._resource = resource
-        self._feed = feed
+        self._device_list = device_list
         self._answers = answers
         self._report_bug = report_bug
         self.options = v1beta1.DevicePluginOptions(get_preferred_allocation_available=preference)
@@ -86,7 +86,7 @@ class DevicePluginService(v1beta1.DevicePluginBase):
         task = asyncio.current_task()
         if task is None:
             return
-        async with aclosing(cast("Any", self._feed.follow(task))) as lists:
+        async with aclosing(cast("Any", self._device_list.follow(task))) as lists:
             async for encoded in lists:
                 self._tell_if_too_long(len(encoded))
                 # The codec passes bytes that are already a message.
@@ -151,7 +151,7 @@ class DevicePluginService(v1beta1.DevicePluginBase):
             yield
         finally:
             self.answering -= 1
-            self._feed.signal.wake()
+            self._device_list.signal.wake()
 
     async def _call_rpc_handler_server_stream(
         self,

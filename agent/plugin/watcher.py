@@ -8,15 +8,15 @@ from contextlib import suppress
 
 from agent.errors import KubeletUnavailableError
 from agent.plugin import folders
-from agent.plugin.generation import Generation, Surroundings
-from agent.plugin.signal import Signal
+from agent.plugin.generation import Generation, PluginContext
+from agent.wakeup import Wakeup
 
 
 async def await_verdict(
     resource: str,
     now: Generation,
-    around: Surroundings,
-    signal: Signal,
+    around: PluginContext,
+    signal: Wakeup,
     is_over: Callable[[], bool],
 ) -> None:
     """Wait until kubelet accepted the socket in the watcher's folder, or ``is_over``.
@@ -39,8 +39,8 @@ async def await_verdict(
 async def _await_dial(
     resource: str,
     now: Generation,
-    around: Surroundings,
-    signal: Signal,
+    around: PluginContext,
+    signal: Wakeup,
     is_dialled: Callable[[], bool],
 ) -> None:
     """Wait for kubelet's dial; a shorter time where another way is left and kubelet runs."""
@@ -71,7 +71,7 @@ def _undialled(resource: str, limit_s: float) -> KubeletUnavailableError:
 
 
 async def await_within(
-    signal: Signal, limit_s: float, otherwise: str, condition: Callable[[], object]
+    signal: Wakeup, limit_s: float, otherwise: str, condition: Callable[[], object]
 ) -> None:
     """Wait for ``condition``; raises KubeletUnavailableError(``otherwise``) after ``limit_s``."""
     try:

@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 
+from agent.attrs_classes import frozen
 from agent.config.schema import Criterion, PoolConfig
 from agent.model.device import Device, Kind, Role
 from agent.model.pci_class import ON_REQUEST, class_text, is_needed
 from agent.model.snapshot import Snapshot
-from agent.pools.records import Pool, Pools
-from agent.records import frozen
+from agent.pools.pool import Pool, Pools
 from agent.selectors import SELECTORS
-from agent.selectors.census import census, first_texts, present, some
 from agent.selectors.classes import criteria_for
 from agent.selectors.drivers import remedy
 from agent.selectors.link_types import link_types_of
 from agent.selectors.pf_hints import means_pf
+from agent.selectors.present_values import first_texts, present, present_values, some
 
 _DEVICE_TYPES = {
     Kind.NET_DEVICE: "network function (PCI class 0x02)",
@@ -104,7 +104,7 @@ class _EmptyPool:
 
     def _refused_by(self, criterion: Criterion, left: list[Device]) -> str:
         key = criterion.key
-        if not (wanted := SELECTORS[key].render(criterion.wanted)):
+        if not (wanted := SELECTORS[key].to_text(criterion.wanted)):
             return f"none of the values of {key} can match: see what `validate` says of them"
         many = f"{len(left)} functions" if len(left) > 1 else left[0].id
         text = f"{key} {wanted} leaves none of {many}: {self._found(criterion, left)}"
@@ -119,8 +119,8 @@ class _EmptyPool:
 
     def _fixes(self, criterion: Criterion, left: list[Device]) -> Iterator[str]:
         if criterion.key in _NOTES_KNOW_BEST:
-            counted = census(self.config.kind, self.snapshot)
-            for text in first_texts(SELECTORS[criterion.key].hints(criterion.wanted, counted)):
+            counted = present_values(self.config.kind, self.snapshot)
+            for text in first_texts(SELECTORS[criterion.key].diagnose(criterion.wanted, counted)):
                 yield text.removeprefix(f"{criterion.key}: ")
         if remedy := _REMEDIES.get(criterion.key):
             yield from remedy(criterion, left, self.pools)

@@ -17,7 +17,7 @@ from agent.model.device import Device
 from agent.model.nodes import IOMMUFD, RDMA_CM, VFIO_CONTROL, VHOST_NET, VHOST_TUN, HostNodes
 from agent.pools.info_json import info_json
 from agent.pools.order import device_order
-from agent.pools.records import Member, Pool
+from agent.pools.pool import Member, Pool
 
 UIO_DRIVERS = frozenset({"uio", "igb_uio", "uio_pci_generic"})
 

@@ -13,22 +13,22 @@ from collections.abc import Container, Iterator
 from agent.config.schema import Config, Criterion, PoolConfig
 from agent.model.device import Device, Kind
 from agent.model.snapshot import Snapshot
-from agent.pools.candidates import Candidates
+from agent.pools.allocated import AllocatedDevices
 from agent.pools.guard import functions_in_use
-from agent.pools.held import Held
+from agent.pools.match_index import MatchIndex
 from agent.pools.member_notes import member_notes
 from agent.pools.notes import pool_notes
 from agent.pools.order import device_order
-from agent.pools.records import FunnelStep, Member, Overlap, Pool, Pools
+from agent.pools.pool import FunnelStep, Member, Overlap, Pool, Pools
 from agent.pools.suspects import lacks_its_netdev
 from agent.pools.usable import pfs_with_sub_functions_in_use, without_driver
 from agent.selectors import SELECTORS
 
-_NOTHING_HELD = Held()
+_NOTHING_HELD = AllocatedDevices()
 _BEFORE_SELECTORS = -1
 
 
-def assign(snapshot: Snapshot, config: Config, held: Held = _NOTHING_HELD) -> Pools:
+def assign(snapshot: Snapshot, config: Config, held: AllocatedDevices = _NOTHING_HELD) -> Pools:
     """Put each device into at most one pool, in stable order, with funnels and overlaps."""
     return _Assignment(snapshot, config, held).outcome()
 
@@ -36,7 +36,7 @@ def assign(snapshot: Snapshot, config: Config, held: Held = _NOTHING_HELD) -> Po
 class _Assignment:
     """The state of one run: which devices are taken already, and by whom."""
 
-    def __init__(self, snapshot: Snapshot, config: Config, held: Held) -> None:
+    def __init__(self, snapshot: Snapshot, config: Config, held: AllocatedDevices) -> None:
         self.snapshot = snapshot
         self.config = config
         self.held = held
@@ -44,7 +44,7 @@ class _Assignment:
         self.without_driver = without_driver(snapshot)
         self.sub_functions_in_use = pfs_with_sub_functions_in_use(snapshot, held)
         self.configured = frozenset(p.resource for p in config.pools)
-        self.candidates: dict[Kind, Candidates] = {}
+        self.candidates: dict[Kind, MatchIndex] = {}
         self.taken: dict[str, str] = {}
         self.overlaps: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
 
@@ -71,9 +71,9 @@ class _Assignment:
         for device_id, holder in self.held.holders.items():
             self.taken[device_id] = holder.resource
 
-    def of_kind(self, kind: Kind) -> Candidates:
+    def of_kind(self, kind: Kind) -> MatchIndex:
         if kind not in self.candidates:
-            self.candidates[kind] = Candidates(self.snapshot, kind)
+            self.candidates[kind] = MatchIndex(self.snapshot, kind)
         return self.candidates[kind]
 
     def pool(self, config: PoolConfig) -> Pool:
@@ -103,7 +103,7 @@ class _Assignment:
             alternatives=notes.alternatives,
         )
 
-    def withhold(self, candidates: Candidates, config: PoolConfig) -> None:
+    def withhold(self, candidates: MatchIndex, config: PoolConfig) -> None:
         """Keep from later pools what this one may have given to a pod: nobody knows yet.
 
         Such a function has no netdev here, and only facts that went with it speak against it.
@@ -116,7 +116,7 @@ class _Assignment:
                 self.taken[device.id] = config.resource
 
     def choose(
-        self, candidates: Candidates, config: PoolConfig, number: int
+        self, candidates: MatchIndex, config: PoolConfig, number: int
     ) -> tuple[list[Device], list[FunnelStep]]:
         """The devices that one selector object brings to its pool, and its part of the funnel."""
         left, steps = candidates.allocatable, []
@@ -187,7 +187,7 @@ class _Assignment:
         selector = SELECTORS[criterion.key]
         if selector.matches(device, criterion.wanted, self.snapshot):
             return True
-        return False if selector.shows(device) else None
+        return False if selector.is_observable(device) else None
 
 
 def _wanted(criterion: Criterion) -> str:

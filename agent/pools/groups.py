@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterable, Iterator
 
 from agent.model.device import Device, OtherFunction, Role, is_vfio_driver
 from agent.model.snapshot import Snapshot
-from agent.pools.held import Held
-from agent.pools.records import Member, Pools
+from agent.pools.allocated import AllocatedDevices
+from agent.pools.pool import Member, Pools
 
 _PCI_BRIDGES = frozenset({0x0604, 0x0607})
 """PCI-PCI and CardBus bridges: they have another header type than endpoints."""
@@ -42,7 +42,7 @@ def group_fault(device: Device, snapshot: Snapshot) -> str:
     )
 
 
-def group_holder(device: Device, snapshot: Snapshot, held: Held) -> str:
+def group_holder(device: Device, snapshot: Snapshot, held: AllocatedDevices) -> str:
     """Which mate of a free device a pod holds; empty = none, or a pod holds the device itself."""
     if device.id in held.holders:
         return ""

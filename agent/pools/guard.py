@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
+from agent.attrs_classes import frozen
 from agent.model.device import Device, Netdev, Role
 from agent.model.pci_class import is_on_request
 from agent.model.snapshot import Snapshot
-from agent.records import frozen
 
 
 def functions_in_use(snapshot: Snapshot) -> Mapping[str, str]:

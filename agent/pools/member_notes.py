@@ -9,7 +9,7 @@ from agent.model.nodes import VHOST_NET, VHOST_TUN
 from agent.model.snapshot import Snapshot
 from agent.pools.allocation import missing_vhost_nodes
 from agent.pools.groups import group_fault, shared_groups
-from agent.pools.records import Member
+from agent.pools.pool import Member
 
 _MODULE_OF = {VHOST_NET: "vhost_net", VHOST_TUN: "tun"}
 

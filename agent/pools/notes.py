@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
 
+from agent.attrs_classes import frozen
 from agent.config.schema import PoolConfig
 from agent.model.snapshot import Snapshot
-from agent.records import frozen
 from agent.selectors import SELECTORS
-from agent.selectors.census import Hint, census, first_texts, some
+from agent.selectors.present_values import Hint, first_texts, present_values, some
 
 
 @frozen
@@ -30,21 +30,21 @@ class Notes:
 
 def pool_notes(config: PoolConfig, snapshot: Snapshot, useful: AbstractSet[int]) -> Notes:
     """The notes of a pool; ``useful`` are the selector objects that brought it devices."""
-    counted = census(config.kind, snapshot)
+    counted = present_values(config.kind, snapshot)
     texts: dict[str, None] = {}
     faults: set[str] = set()
     alternatives: dict[str, None] = {}
     for number, selectors in enumerate(config.selectors):
-        found = [(c, SELECTORS[c.key].hints(c.wanted, counted)) for c in selectors.criteria]
-        is_for_others = any(hint.absent for _, hints in found for hint in hints)
+        found = [(c, SELECTORS[c.key].diagnose(c.wanted, counted)) for c in selectors.criteria]
+        is_for_others = any(hint.absent for _, diagnose in found for hint in diagnose)
         is_spare = bool(useful) and number not in useful and is_for_others
-        for criterion, hints in found:
-            texts.update((text, None) for text in first_texts(hints))
-            absent = [hint for hint in hints if hint.absent]
+        for criterion, diagnose in found:
+            texts.update((text, None) for text in first_texts(diagnose))
+            absent = [hint for hint in diagnose if hint.absent]
             has_others = bool(absent) and len(absent) < len(criterion.wanted)
             minor = absent if has_others or is_spare else []
             if not is_spare:
-                faults.update(first_texts([h for h in hints if not (minor and h.absent)]))
+                faults.update(first_texts([h for h in diagnose if not (minor and h.absent)]))
             if minor:
                 others = "other values of the list do"
                 if not has_others:

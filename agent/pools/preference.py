@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from agent.config.schema import AllocationPolicy
 from agent.pools.order import device_order
-from agent.pools.records import Member, Pool
+from agent.pools.pool import Member, Pool
 
 
 def prefer(

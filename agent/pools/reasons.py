@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from agent.attrs_classes import frozen
 from agent.config.schema import PoolConfig
 from agent.model.device import Device
-from agent.pools.records import Pools
+from agent.pools.pool import Pools
 from agent.pools.usable import NO_DRIVER
-from agent.records import frozen
-from agent.selectors import Verdict, judge
+from agent.selectors import Verdict, evaluate
 
 
 class Refusal(StrEnum):
@@ -107,7 +107,7 @@ def _objects(device: Device, config: PoolConfig, pools: Pools) -> tuple[ObjectVe
 
 
 def _object(device: Device, config: PoolConfig, number: int, pools: Pools) -> ObjectVerdict:
-    verdicts = judge(device, config.selectors[number], pools.snapshot)
+    verdicts = evaluate(device, config.selectors[number], pools.snapshot)
     refused = next((v for v in verdicts if not v.passed), None)
     if refused is not None:
         text = f"{refused.key}: {refused.actual}, wanted {refused.wanted}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from agent.model.device import Device, Kind, Role
-from agent.pools.records import Pools
+from agent.pools.pool import Pools
 
 _INFINIBAND_CLASS = 0x0207
 _WITHOUT_NETDEV = frozenset({"pci-stub", "pciback", "xen-pciback"})

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from agent.model.device import Device, Role
 from agent.model.snapshot import Snapshot
-from agent.pools.held import Held
+from agent.pools.allocated import AllocatedDevices
 
 NO_DRIVER = "no driver is bound, so no pod could use it"
 _SHOWN = 3
@@ -24,7 +24,7 @@ def without_driver(snapshot: Snapshot) -> frozenset[str]:
     return frozenset(d.id for d in snapshot.devices if d.driver is None and d.lacks_driver)
 
 
-def pfs_with_sub_functions_in_use(snapshot: Snapshot, held: Held) -> Mapping[str, str]:
+def pfs_with_sub_functions_in_use(snapshot: Snapshot, held: AllocatedDevices) -> Mapping[str, str]:
     """PF's id -> which of its sub-functions pods use, in one sentence.
 
     A sub-function is in use if kubelet says that a pod holds it. It also counts as in use if it has
@@ -40,7 +40,7 @@ def pfs_with_sub_functions_in_use(snapshot: Snapshot, held: Held) -> Mapping[str
     return {pf: f"pods use its sub-functions: {_some(names)}" for pf, names in used.items()}
 
 
-def _is_used(sub_function: Device, held: Held) -> bool:
+def _is_used(sub_function: Device, held: AllocatedDevices) -> bool:
     if sub_function.id in held.holders:
         return True
     return not (sub_function.lacks_driver or sub_function.netdevs or sub_function.vdpa)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent.model.device import Device, Netdev
+from agent.pools.pool import Pool, Pools
 from agent.pools.reasons import Reason, reason
-from agent.pools.records import Pool, Pools
 
 Json = dict[str, Any]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from agent.selectors.criteria import Criterion, SelectorSet, Verdict
-from agent.selectors.judge import first_refusal, hints, judge
+from agent.selectors.criteria import Criterion, SelectorObject, Verdict
+from agent.selectors.evaluate import diagnose, evaluate, first_refusal
 from agent.selectors.selector import Selector, Shape
 from agent.selectors.table import SELECTORS
 
@@ -11,10 +11,10 @@ __all__ = [
     "SELECTORS",
     "Criterion",
     "Selector",
-    "SelectorSet",
+    "SelectorObject",
     "Shape",
     "Verdict",
+    "diagnose",
+    "evaluate",
     "first_refusal",
-    "hints",
-    "judge",
 ]

@@ -6,7 +6,7 @@ from agent.model.address import parse_bdf
 from agent.model.device import Device, Role
 from agent.model.pci_class import passed_over
 from agent.model.snapshot import Snapshot
-from agent.selectors.census import Census, Hint, absent, some
+from agent.selectors.present_values import Hint, PresentValues, absent, some
 from agent.selectors.selector import ACCELERATOR, AUX, NET, Selector
 
 
@@ -28,40 +28,47 @@ def parse_acpi_index(raw: str) -> str:
     return str(int(digits))
 
 
-def _address_hints(wanted: frozenset[str], census: Census) -> tuple[Hint, ...]:
-    own = {d.pci_address for d in census.devices}
+def _address_hints(wanted: frozenset[str], present_values: PresentValues) -> tuple[Hint, ...]:
+    own = {d.pci_address for d in present_values.devices}
     return tuple(
         Hint(hint, address)
         for address in sorted(wanted)
-        if (hint := _address_hint(address, own, census))
+        if (hint := _address_hint(address, own, present_values))
     )
 
 
-def _address_hint(address: str, own: set[str], census: Census) -> str:
-    found = census.by_id.get(address)
-    if found is not None and found.role is Role.PF and found.num_vfs and census.kind is found.kind:
+def _address_hint(address: str, own: set[str], present_values: PresentValues) -> str:
+    found = present_values.by_id.get(address)
+    if (
+        found is not None
+        and found.role is Role.PF
+        and found.num_vfs
+        and present_values.kind is found.kind
+    ):
         return (
             f"pciAddresses: {address} is a PF with {found.num_vfs} VFs: such a PF is never a "
             f'device; its VFs are selected by rootDevices ["{address}"]'
         )
     if address in own:
         return ""
-    if found is None and (pci_class := census.other_class.get(address)) is not None:
+    if found is None and (pci_class := present_values.other_class.get(address)) is not None:
         return f"pciAddresses: {passed_over(address, pci_class)}"
     if found is None:
         return f"pciAddresses: no function at {address} on this host"
-    if census.kind is AUX:
+    if present_values.kind is AUX:
         return f"pciAddresses: {address} has no auxiliary network devices on this host"
-    return f"pciAddresses: {address} is of deviceType {found.kind}, this pool of {census.kind}"
+    return (
+        f"pciAddresses: {address} is of deviceType {found.kind}, this pool of {present_values.kind}"
+    )
 
 
-def _acpi_hints(wanted: frozenset[str], census: Census) -> tuple[Hint, ...]:
-    counts = census.count("acpiIndexes", lambda d: (d.acpi_index,) if d.acpi_index else ())
+def _acpi_hints(wanted: frozenset[str], present_values: PresentValues) -> tuple[Hint, ...]:
+    counts = present_values.count("acpiIndexes", lambda d: (d.acpi_index,) if d.acpi_index else ())
     by_number = sorted(counts, key=lambda index: (len(index), index))
     known = some(by_number) if counts else "none (the firmware gives no indexes)"
     return tuple(
         Hint(
-            f"acpiIndexes: no {census.kind} with ACPI index {index} on this host; present: {known}",
+            f"acpiIndexes: no {present_values.kind} with ACPI index {index} on this host; present: {known}",
             index,
         )
         for index in absent(wanted, counts)
@@ -77,7 +84,7 @@ PCI_ADDRESSES = Selector(
     parse=parse_bdf,
     matches=matches_address,
     actual=lambda device, _snapshot: f"PCI address {device.pci_address}",
-    hints=_address_hints,
+    diagnose=_address_hints,
 )
 
 ACPI_INDEXES = Selector(
@@ -91,5 +98,5 @@ ACPI_INDEXES = Selector(
     actual=lambda device, _snapshot: (
         f"ACPI index {device.acpi_index}" if device.acpi_index else "no ACPI index"
     ),
-    hints=_acpi_hints,
+    diagnose=_acpi_hints,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agent.model.device import Device
 from agent.model.snapshot import Snapshot
-from agent.selectors.census import Census, Hint, absent, present
+from agent.selectors.present_values import Hint, PresentValues, absent, present
 from agent.selectors.selector import AUX, Selector, text
 
 
@@ -21,8 +21,8 @@ def parse_aux_type(raw: str) -> str:
     return aux_type
 
 
-def _hints(wanted: frozenset[str], census: Census) -> tuple[Hint, ...]:
-    counts = census.count("auxTypes", lambda d: (d.aux_type,) if d.aux_type else ())
+def _hints(wanted: frozenset[str], present_values: PresentValues) -> tuple[Hint, ...]:
+    counts = present_values.count("auxTypes", lambda d: (d.aux_type,) if d.aux_type else ())
     return tuple(
         Hint(
             f"auxTypes: no auxiliary network device of type {aux_type} on this host; "
@@ -42,5 +42,5 @@ AUX_TYPES = Selector(
     parse=parse_aux_type,
     matches=matches_aux_type,
     actual=lambda device, _snapshot: f"auxiliary type {device.aux_type or 'none'}",
-    hints=_hints,
+    diagnose=_hints,
 )

@@ -16,8 +16,8 @@ from agent.model.pci_class import (
     parse_class,
 )
 from agent.model.snapshot import Snapshot
-from agent.selectors.census import Census, Hint, present
-from agent.selectors.criteria import Criterion, SelectorSet
+from agent.selectors.criteria import Criterion, SelectorObject
+from agent.selectors.present_values import Hint, PresentValues, present
 from agent.selectors.selector import ACCELERATOR, Selector
 
 _KEY = "classes"
@@ -30,7 +30,7 @@ def matches_class(device: Device, wanted: frozenset[str], _snapshot: Snapshot) -
 
 
 def criteria_for(
-    selectors: SelectorSet, kind: Kind, devices: Iterable[Device]
+    selectors: SelectorObject, kind: Kind, devices: Iterable[Device]
 ) -> tuple[Criterion, ...]:
     """The criteria of a selector object, with the default class where it makes a difference.
 
@@ -45,8 +45,8 @@ def criteria_for(
     )
 
 
-def _hints(wanted: frozenset[str], census: Census) -> tuple[Hint, ...]:
-    counts = census.count(_KEY, lambda d: (class_text(d.pci_class),))
+def _hints(wanted: frozenset[str], present_values: PresentValues) -> tuple[Hint, ...]:
+    counts = present_values.count(_KEY, lambda d: (class_text(d.pci_class),))
     return tuple(
         Hint(
             f"classes: no function of PCI class 0x{digits} on this host that a pool could have; "
@@ -54,7 +54,7 @@ def _hints(wanted: frozenset[str], census: Census) -> tuple[Hint, ...]:
             digits,
         )
         for digits in sorted(wanted)
-        if not any(is_of_class(d.pci_class, digits) for d in census.devices)
+        if not any(is_of_class(d.pci_class, digits) for d in present_values.devices)
     )
 
 
@@ -70,6 +70,6 @@ CLASSES = Selector(
     parse=parse_class,
     matches=matches_class,
     actual=lambda device, _snapshot: f"PCI class {class_text(device.pci_class)}",
-    render=lambda wanted: ", ".join(f"0x{digits}" for digits in sorted(wanted)),
-    hints=_hints,
+    to_text=lambda wanted: ", ".join(f"0x{digits}" for digits in sorted(wanted)),
+    diagnose=_hints,
 )

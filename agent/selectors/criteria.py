@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from agent.records import frozen
+from agent.attrs_classes import frozen
 
 
 @frozen
@@ -18,7 +18,7 @@ class Criterion:
 
 
 @frozen
-class SelectorSet:
+class SelectorObject:
     """One selector object: every criterion must hold (AND); none = everything of the kind."""
 
     criteria: tuple[Criterion, ...] = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agent.model.device import Device
 from agent.model.snapshot import Snapshot
-from agent.selectors.census import Census, Hint, absent, present
+from agent.selectors.present_values import Hint, PresentValues, absent, present
 from agent.selectors.selector import NET, Selector
 
 
@@ -13,11 +13,13 @@ def matches_ddp_profile(device: Device, wanted: frozenset[str], _snapshot: Snaps
     return device.ddp_profile in wanted
 
 
-def _hints(wanted: frozenset[str], census: Census) -> tuple[Hint, ...]:
-    counts = census.count("ddpProfiles", lambda d: (d.ddp_profile,) if d.ddp_profile else ())
+def _hints(wanted: frozenset[str], present_values: PresentValues) -> tuple[Hint, ...]:
+    counts = present_values.count(
+        "ddpProfiles", lambda d: (d.ddp_profile,) if d.ddp_profile else ()
+    )
     return tuple(
         Hint(
-            f"ddpProfiles: no {census.kind} runs the profile {profile!r} on this host; "
+            f"ddpProfiles: no {present_values.kind} runs the profile {profile!r} on this host; "
             f"present: {present(counts)}",
             profile,
         )
@@ -35,5 +37,5 @@ DDP_PROFILES = Selector(
     actual=lambda device, _snapshot: (
         f"DDP profile {device.ddp_profile}" if device.ddp_profile else "no DDP profile known"
     ),
-    hints=_hints,
+    diagnose=_hints,
 )

@@ -12,7 +12,7 @@ from difflib import get_close_matches
 
 from agent.model.device import Device
 from agent.model.snapshot import Snapshot
-from agent.selectors.census import Census, Hint, absent, present
+from agent.selectors.present_values import Hint, PresentValues, absent, present
 from agent.selectors.selector import ACCELERATOR, AUX, NET, Selector, text
 
 _AUXILIARY = frozenset({"mlx5_ib", "irdma", "bnxt_re", "ice_ib"})
@@ -73,20 +73,20 @@ def _actual(device: Device, snapshot: Snapshot) -> str:
     return own if drivers[-1] == device.driver else f"{own}, its function's is {drivers[-1]}"
 
 
-def _hints(wanted: frozenset[str], census: Census) -> tuple[Hint, ...]:
-    counts = census.count("drivers", lambda d: drivers_of(d, census.by_id))
+def _hints(wanted: frozenset[str], present_values: PresentValues) -> tuple[Hint, ...]:
+    counts = present_values.count("drivers", lambda d: drivers_of(d, present_values.by_id))
     return tuple(
         Hint(
-            f"drivers: no {census.kind} here is bound to a driver named {driver}; "
-            f"bound: {present(counts)}{_unbound(census)}{remedy(driver, counts)}",
+            f"drivers: no {present_values.kind} here is bound to a driver named {driver}; "
+            f"bound: {present(counts)}{_unbound(present_values)}{remedy(driver, counts)}",
             driver,
         )
         for driver in absent(wanted, counts)
     )
 
 
-def _unbound(census: Census) -> str:
-    return f"; without a driver: {census.unbound}" if census.unbound else ""
+def _unbound(present_values: PresentValues) -> str:
+    return f"; without a driver: {present_values.unbound}" if present_values.unbound else ""
 
 
 def remedy(driver: str, counts: Mapping[str, int]) -> str:
@@ -113,5 +113,5 @@ DRIVERS = Selector(
     faults=driver_faults,
     matches=matches_driver,
     actual=_actual,
-    hints=_hints,
+    diagnose=_hints,
 )

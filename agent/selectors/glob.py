@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from agent.records import frozen
+from agent.attrs_classes import frozen
 
 MARKS = "*?["
 """A name that holds one of these is a pattern."""

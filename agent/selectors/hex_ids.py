@@ -5,7 +5,7 @@ from __future__ import annotations
 from agent.model.address import parse_hex_id
 from agent.model.device import Device
 from agent.model.snapshot import Snapshot
-from agent.selectors.census import Census, Hint, absent, present
+from agent.selectors.present_values import Hint, PresentValues, absent, present
 from agent.selectors.selector import ACCELERATOR, AUX, NET, Selector
 
 _ALL = frozenset({NET, ACCELERATOR, AUX})
@@ -21,11 +21,11 @@ def matches_device(device: Device, wanted: frozenset[str], _snapshot: Snapshot) 
     return device.device in wanted
 
 
-def _vendor_hints(wanted: frozenset[str], census: Census) -> tuple[Hint, ...]:
-    counts = census.count("vendors", lambda d: (d.vendor,))
+def _vendor_hints(wanted: frozenset[str], present_values: PresentValues) -> tuple[Hint, ...]:
+    counts = present_values.count("vendors", lambda d: (d.vendor,))
     return tuple(
         Hint(
-            f"vendors: no {census.kind} of vendor {vendor} on this host; "
+            f"vendors: no {present_values.kind} of vendor {vendor} on this host; "
             f"present: {present(counts)}",
             vendor,
         )
@@ -33,24 +33,26 @@ def _vendor_hints(wanted: frozenset[str], census: Census) -> tuple[Hint, ...]:
     )
 
 
-def _device_hints(wanted: frozenset[str], census: Census) -> tuple[Hint, ...]:
-    counts = census.count("devices", lambda d: (d.device,))
-    return tuple(Hint(_device_hint(device, census), device) for device in absent(wanted, counts))
+def _device_hints(wanted: frozenset[str], present_values: PresentValues) -> tuple[Hint, ...]:
+    counts = present_values.count("devices", lambda d: (d.device,))
+    return tuple(
+        Hint(_device_hint(device, present_values), device) for device in absent(wanted, counts)
+    )
 
 
-def _device_hint(device: str, census: Census) -> str:
-    busy = [d for d in census.devices if d.device == device]
+def _device_hint(device: str, present_values: PresentValues) -> str:
+    busy = [d for d in present_values.devices if d.device == device]
     if busy:
         return (
             f"devices: {device} is the id of PFs with VFs here ({busy[0].id}), which are never "
             f"devices; VFs have an id of their own"
         )
-    pairs = census.count("pairs", lambda d: (f"{d.vendor}:{d.device}",))
+    pairs = present_values.count("pairs", lambda d: (f"{d.vendor}:{d.device}",))
     hint = (
-        f"devices: no {census.kind} with device id {device} on this host; "
+        f"devices: no {present_values.kind} with device id {device} on this host; "
         f"present (vendor:device): {present(pairs)}"
     )
-    idle = [d for d in census.pfs if d.total_vfs and not d.num_vfs]
+    idle = [d for d in present_values.pfs if d.total_vfs and not d.num_vfs]
     if idle:
         hint += f"; {idle[0].id} could have VFs, but its sriov_numvfs is 0"
     return hint
@@ -65,7 +67,7 @@ VENDORS = Selector(
     parse=parse_hex_id,
     matches=matches_vendor,
     actual=lambda device, _snapshot: f"vendor {device.vendor}",
-    hints=_vendor_hints,
+    diagnose=_vendor_hints,
 )
 
 DEVICES = Selector(
@@ -77,5 +79,5 @@ DEVICES = Selector(
     parse=parse_hex_id,
     matches=matches_device,
     actual=lambda device, _snapshot: f"device {device.device}",
-    hints=_device_hints,
+    diagnose=_device_hints,
 )

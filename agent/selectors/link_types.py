@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from agent.model.device import Device
 from agent.model.snapshot import Snapshot
-from agent.selectors.census import Census, Hint, absent, present
+from agent.selectors.present_values import Hint, PresentValues, absent, present
 from agent.selectors.selector import AUX, NET, Selector
 
 _SPELLINGS = {
@@ -70,18 +70,20 @@ def _actual(device: Device, snapshot: Snapshot) -> str:
     return f"link type {types} by its PCI class (it has no netdev here)"
 
 
-def _hints(wanted: frozenset[str], census: Census) -> tuple[Hint, ...]:
+def _hints(wanted: frozenset[str], present_values: PresentValues) -> tuple[Hint, ...]:
     def types(device: Device) -> Iterable[str]:
-        return link_types_of(device, census.pf_of(device))
+        return link_types_of(device, present_values.pf_of(device))
 
-    counts = census.count("linkTypes", types)
+    counts = present_values.count("linkTypes", types)
     if not (missing := absent(wanted, counts)):
         return ()
-    without = sum(1 for d in census.allocatable if not link_types_of(d, census.pf_of(d)))
+    without = sum(
+        1 for d in present_values.allocatable if not link_types_of(d, present_values.pf_of(d))
+    )
     note = f"; {without} have none, since their PF has no netdev here either" if without else ""
     return tuple(
         Hint(
-            f"linkTypes: no {census.kind} of link type {kind} on this host; "
+            f"linkTypes: no {present_values.kind} of link type {kind} on this host; "
             f"present: {present(counts)}{note}",
             kind,
         )
@@ -99,6 +101,6 @@ LINK_TYPES = Selector(
     parse=parse_link_type,
     matches=matches_link_type,
     actual=_actual,
-    shows=lambda device: bool(device.netdevs),
-    hints=_hints,
+    is_observable=lambda device: bool(device.netdevs),
+    diagnose=_hints,
 )

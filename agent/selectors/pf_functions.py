@@ -71,7 +71,7 @@ def parse_root_device(raw: str) -> FunctionRange:
     return parse_range(raw, parse_bdf)
 
 
-def _spell(wanted: FunctionRanges) -> list[str]:
+def _to_json(wanted: FunctionRanges) -> list[str]:
     return [str(entry) for entry in wanted.entries]
 
 
@@ -111,9 +111,9 @@ ROOT_DEVICES = Selector(
     combine=unite,
     matches=matches_root_device,
     actual=_actual_root,
-    render=str,
-    spell=_spell,
-    hints=root_device_hints,
+    to_text=str,
+    to_json=_to_json,
+    diagnose=root_device_hints,
 )
 
 PF_NAMES = Selector(
@@ -127,7 +127,7 @@ PF_NAMES = Selector(
     combine=unite,
     matches=matches_pf_name,
     actual=_actual_name,
-    render=str,
-    spell=_spell,
-    hints=pf_name_hints,
+    to_text=str,
+    to_json=_to_json,
+    diagnose=pf_name_hints,
 )

@@ -7,34 +7,36 @@ from difflib import get_close_matches
 
 from agent.model.device import Device, Kind
 from agent.model.pci_class import passed_over
-from agent.selectors.census import MOST_HINTS, Census, Hint, some
+from agent.selectors.present_values import MOST_HINTS, Hint, PresentValues, some
 from agent.selectors.ranges import FunctionRange, FunctionRanges, spans_text
 
 _Name = Callable[[Device], str | None]
 
 
-def pf_name_hints(wanted: FunctionRanges, census: Census) -> tuple[Hint, ...]:
+def pf_name_hints(wanted: FunctionRanges, present_values: PresentValues) -> tuple[Hint, ...]:
     """Entries of ``pfNames`` without a PF, without functions, or beyond the last one."""
-    return tuple(_hints("pfNames", wanted, census, lambda pf: pf.pf_name))
+    return tuple(_hints("pfNames", wanted, present_values, lambda pf: pf.pf_name))
 
 
-def root_device_hints(wanted: FunctionRanges, census: Census) -> tuple[Hint, ...]:
+def root_device_hints(wanted: FunctionRanges, present_values: PresentValues) -> tuple[Hint, ...]:
     """Entries of ``rootDevices`` without a PF, without functions, or beyond the last one."""
-    return tuple(_hints("rootDevices", wanted, census, lambda pf: pf.id))
+    return tuple(_hints("rootDevices", wanted, present_values, lambda pf: pf.id))
 
 
-def _hints(key: str, wanted: FunctionRanges, census: Census, name: _Name) -> Iterator[Hint]:
+def _hints(
+    key: str, wanted: FunctionRanges, present_values: PresentValues, name: _Name
+) -> Iterator[Hint]:
     """One for each entry; after MOST_HINTS without a text for those that mean no PF."""
     told = 0
     for entry in wanted.entries:
-        pfs = [pf for pf in census.pfs if means_pf(key, entry, pf)]
-        if not pfs and not _has_orphans(key, entry, census):
+        pfs = [pf for pf in present_values.pfs if means_pf(key, entry, pf)]
+        if not pfs and not _has_orphans(key, entry, present_values):
             told += 1
-            text = _no_pf(key, entry, census) if told <= MOST_HINTS else ""
+            text = _no_pf(key, entry, present_values) if told <= MOST_HINTS else ""
             yield Hint(text, str(entry))
             continue
         for pf in pfs:
-            if hint := _functions_hint(key, entry, pf, census, name):
+            if hint := _functions_hint(key, entry, pf, present_values, name):
                 yield Hint(hint)
 
 
@@ -47,11 +49,11 @@ def means_pf(key: str, entry: FunctionRange, pf: Device) -> bool:
     return not entry.is_pattern and any(map(entry.names, pf.altnames))
 
 
-def _has_orphans(key: str, entry: FunctionRange, census: Census) -> bool:
+def _has_orphans(key: str, entry: FunctionRange, present_values: PresentValues) -> bool:
     """Whether functions name this PF although it is not listed: renamed, or of another class."""
     if key == "rootDevices":
-        return any(map(entry.names, census.indexes))
-    return any(map(entry.names, census.count("pfNames", _pf_names)))
+        return any(map(entry.names, present_values.indexes))
+    return any(map(entry.names, present_values.count("pfNames", _pf_names)))
 
 
 def _pf_names(device: Device) -> Iterator[str]:
@@ -59,13 +61,16 @@ def _pf_names(device: Device) -> Iterator[str]:
         yield device.pf_name
 
 
-def _no_pf(key: str, entry: FunctionRange, census: Census) -> str:
-    if key == "rootDevices" and (pci_class := census.other_class.get(entry.key)) is not None:
+def _no_pf(key: str, entry: FunctionRange, present_values: PresentValues) -> str:
+    if (
+        key == "rootDevices"
+        and (pci_class := present_values.other_class.get(entry.key)) is not None
+    ):
         return f"{key}: {passed_over(entry.key, pci_class, 'its functions')}"
     if key == "pfNames":
-        names = [known for pf in census.pfs for known in pf.port_names]
+        names = [known for pf in present_values.pfs for known in pf.port_names]
     else:
-        names = [pf.id for pf in census.pfs]
+        names = [pf.id for pf in present_values.pfs]
     what = f"fits {entry.name}" if entry.is_pattern else f"is named {entry.name}"
     if key == "rootDevices":
         what = f"has the address {entry.name}"
@@ -74,34 +79,36 @@ def _no_pf(key: str, entry: FunctionRange, census: Census) -> str:
     near = get_close_matches(entry.key, by_key, n=1) if can_guess else ()
     guess = f"; did you mean {by_key[near[0]]}?" if near else ""
     hint = f"{key}: no PF on this host {what}; PFs here: {some(names)}{guess}"
-    if key == "pfNames" and census.has_no_nic:
+    if key == "pfNames" and present_values.has_no_nic:
         hint = (
             f"{key}: no PF here has a name: no NIC's netdev is in the agent's network namespace, "
             "only PCI functions are seen; run the agent in the host's network namespace "
-            f"(hostNetwork: true), or select by rootDevices: {some(pf.id for pf in census.pfs)}"
+            f"(hostNetwork: true), or select by rootDevices: {some(pf.id for pf in present_values.pfs)}"
         )
-    nameless = [pf.id for pf in census.pfs if not pf.port_names and pf.id in census.indexes]
-    if key == "pfNames" and nameless and not census.has_no_nic:
+    nameless = [
+        pf.id for pf in present_values.pfs if not pf.port_names and pf.id in present_values.indexes
+    ]
+    if key == "pfNames" and nameless and not present_values.has_no_nic:
         hint += f"; PFs without a netdev here are named by rootDevices: {some(nameless)}"
-    vf = census.by_id.get(entry.name)
+    vf = present_values.by_id.get(entry.name)
     if vf is not None and vf.pf_address not in {None, vf.id}:
         hint += f"; {vf.id} is a function of {vf.pf_address} itself: use pciAddresses for it"
-    owner = census.netdev_owner.get(entry.key)
-    if key == "pfNames" and owner is not None and owner not in census.pfs:
+    owner = present_values.netdev_owner.get(entry.key)
+    if key == "pfNames" and owner is not None and owner not in present_values.pfs:
         hint += f"; {entry.name} is the netdev of {owner.id}, which is no PF: use pciAddresses"
-    if key == "pfNames" and (owner := census.rdma_owner.get(entry.name)) is not None:
+    if key == "pfNames" and (owner := present_values.rdma_owner.get(entry.name)) is not None:
         label = owner.pf_name or "none here"
         hint += f"; {entry.name} is the RDMA device of {owner.id}: the netdev of its PF is {label}"
     return hint
 
 
 def _functions_hint(
-    key: str, entry: FunctionRange, pf: Device, census: Census, name: _Name
+    key: str, entry: FunctionRange, pf: Device, present_values: PresentValues, name: _Name
 ) -> str | None:
     label = name(pf)
-    indexes = census.indexes.get(pf.id)
+    indexes = present_values.indexes.get(pf.id)
     if indexes is None:
-        return _no_functions(key, str(label), pf, census.kind)
+        return _no_functions(key, str(label), pf, present_values.kind)
     if entry.spans is None or not indexes:
         return None
     beyond = tuple(s for s in entry.spans if not any(s[0] <= i <= s[1] for i in indexes))
@@ -110,7 +117,7 @@ def _functions_hint(
             f"{key}: {label}#{spans_text(beyond)} names functions that do not exist: "
             f"{label} has {len(indexes)} (index {indexes[0]} to {indexes[-1]})"
         )
-    return _tail_hint(key, entry, str(label), indexes, census.kind)
+    return _tail_hint(key, entry, str(label), indexes, present_values.kind)
 
 
 def _tail_hint(

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 from agent.model.device import Device
 from agent.model.snapshot import Snapshot
-from agent.selectors.census import Census, Hint, present
 from agent.selectors.link_types import INFINIBAND, link_types_of
+from agent.selectors.present_values import Hint, PresentValues, present
 from agent.selectors.selector import NET, Selector
 
 _FULL_MEMBER = 0x8000
@@ -47,14 +47,14 @@ def _spelled(wanted: Iterable[int]) -> list[str]:
     return [f"0x{pkey:04x}" for pkey in sorted(wanted)]
 
 
-def _hints(wanted: frozenset[int], census: Census) -> tuple[Hint, ...]:
+def _hints(wanted: frozenset[int], present_values: PresentValues) -> tuple[Hint, ...]:
     def pkeys(device: Device) -> tuple[str, ...]:
-        if device.pkey is None or not _is_infiniband(device, census.pf_of(device)):
+        if device.pkey is None or not _is_infiniband(device, present_values.pf_of(device)):
             return ()
         return (f"0x{device.pkey:04x}",)
 
-    counts = census.count("pKeys", pkeys)
-    hints = []
+    counts = present_values.count("pKeys", pkeys)
+    diagnose = []
     for pkey in sorted(wanted):
         if f"0x{pkey:04x}" in counts:
             continue
@@ -62,14 +62,14 @@ def _hints(wanted: frozenset[int], census: Census) -> tuple[Hint, ...]:
         guess = (
             f"; {other} is the same partition with the membership bit" if other in counts else ""
         )
-        hints.append(
+        diagnose.append(
             Hint(
-                f"pKeys: no {census.kind} on InfiniBand has the P_Key 0x{pkey:04x} on this host; "
+                f"pKeys: no {present_values.kind} on InfiniBand has the P_Key 0x{pkey:04x} on this host; "
                 f"present: {present(counts)}{guess}",
                 f"0x{pkey:04x}",
             )
         )
-    return tuple(hints)
+    return tuple(diagnose)
 
 
 PKEYS = Selector(
@@ -82,8 +82,8 @@ PKEYS = Selector(
     parse=parse_pkey,
     matches=matches_pkey,
     actual=_actual,
-    shows=lambda device: device.pkey is not None,
-    render=lambda wanted: ", ".join(_spelled(wanted)),
-    spell=_spelled,
-    hints=_hints,
+    is_observable=lambda device: device.pkey is not None,
+    to_text=lambda wanted: ", ".join(_spelled(wanted)),
+    to_json=_spelled,
+    diagnose=_hints,
 )

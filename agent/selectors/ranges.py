@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 
 import attrs
 
-from agent.records import frozen
+from agent.attrs_classes import frozen
 from agent.selectors.glob import Glob
 
 Span = tuple[int, int]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agent.model.device import Device
 from agent.model.snapshot import Snapshot
-from agent.selectors.census import Census, Hint
+from agent.selectors.present_values import Hint, PresentValues
 from agent.selectors.selector import AUX, NET, Selector, Shape
 
 _MODULES = {"15b3": "mlx5_ib", "8086": "irdma", "14e4": "bnxt_re", "1077": "qedr"}
@@ -23,12 +23,14 @@ def _actual(device: Device, _snapshot: Snapshot) -> str:
     return "RDMA enabled, its RDMA device is not here" if device.is_rdma else "no RDMA device"
 
 
-def _hints(_wanted: bool, census: Census) -> tuple[Hint, ...]:  # noqa: FBT001
-    if not census.allocatable or any(d.is_rdma for d in census.allocatable):
+def _hints(_wanted: bool, present_values: PresentValues) -> tuple[Hint, ...]:  # noqa: FBT001
+    if not present_values.allocatable or any(d.is_rdma for d in present_values.allocatable):
         return ()
-    kernel = {d.vendor for d in census.allocatable if d.driver not in _USERSPACE and not d.is_vfio}
+    kernel = {
+        d.vendor for d in present_values.allocatable if d.driver not in _USERSPACE and not d.is_vfio
+    }
     modules = [f"{module} for vendor {v}" for v, module in _MODULES.items() if v in kernel]
-    hint = f"isRdma: no {census.kind} on this host has an RDMA device"
+    hint = f"isRdma: no {present_values.kind} on this host has an RDMA device"
     if modules:
         hint += f"; load the kernel module that makes them ({', '.join(sorted(modules))})"
     elif not kernel:
@@ -45,8 +47,8 @@ IS_RDMA = Selector(
     shape=Shape.BOOL,
     matches=matches_rdma,
     actual=_actual,
-    shows=lambda device: bool(device.rdma),
-    render=lambda wanted: "true" if wanted else "false",
-    spell=bool,
-    hints=_hints,
+    is_observable=lambda device: bool(device.rdma),
+    to_text=lambda wanted: "true" if wanted else "false",
+    to_json=bool,
+    diagnose=_hints,
 )

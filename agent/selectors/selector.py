@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import Any
 
+from agent.attrs_classes import frozen
 from agent.model.device import Device, Kind
 from agent.model.snapshot import Snapshot
-from agent.records import frozen
-from agent.selectors.census import Census, Hint
+from agent.selectors.present_values import Hint, PresentValues
 
 NET = Kind.NET_DEVICE
 ACCELERATOR = Kind.ACCELERATOR
@@ -48,7 +48,7 @@ def _no_faults(_raw: str) -> tuple[str, ...]:
     return ()
 
 
-def _no_hints(_wanted: object, _census: Census) -> tuple[Hint, ...]:
+def _no_hints(_wanted: object, _present_values: PresentValues) -> tuple[Hint, ...]:
     return ()
 
 
@@ -70,7 +70,7 @@ class Selector:
     """Whether a device satisfies what :attr:`combine` made."""
     actual: Callable[[Device, Snapshot], str]
     """The fact that was looked at, in words for people."""
-    shows: Callable[[Device], bool] = _always
+    is_observable: Callable[[Device], bool] = _always
     """Whether the fact can be seen here: some go with a device into a pod's network namespace."""
     shape: Shape = Shape.LIST
     parse: Callable[[str], Any] = text
@@ -79,11 +79,11 @@ class Selector:
     """What is wrong with parts of a string that :attr:`parse` accepts; one sentence each."""
     combine: Callable[[Iterable[Any]], Any] = frozenset
     """All parsed values as one hashable wanted value; any one of them is enough (OR)."""
-    render: Callable[[Any], str] = listed
+    to_text: Callable[[Any], str] = listed
     """A wanted value as text."""
-    spell: Callable[[Any], Any] = sorted
+    to_json: Callable[[Any], Any] = sorted
     """A wanted value as JSON that loads to the same value."""
-    hints: Callable[[Any, Census], tuple[Hint, ...]] = _no_hints
+    diagnose: Callable[[Any, PresentValues], tuple[Hint, ...]] = _no_hints
     """Why a wanted value cannot match on this host: cause and fix."""
     choices: tuple[str, ...] = ()
     """The only values of a :attr:`Shape.CHOICE`."""
@@ -92,4 +92,4 @@ class Selector:
 
     def text_of(self, wanted: Any) -> str:  # noqa: ANN401 - what combine made
         """A wanted value as people read it, also one of which no configured value can match."""
-        return self.render(wanted) or MATCHES_NOTHING
+        return self.to_text(wanted) or MATCHES_NOTHING

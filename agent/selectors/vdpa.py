@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agent.model.device import Device
 from agent.model.snapshot import Snapshot
-from agent.selectors.census import Census, Hint, present
+from agent.selectors.present_values import Hint, PresentValues, present
 from agent.selectors.selector import NET, Selector, Shape
 
 _DRIVERS = {"vhost": "vhost_vdpa", "virtio": "virtio_vdpa"}
@@ -23,12 +23,14 @@ def _actual(device: Device, _snapshot: Snapshot) -> str:
     )
 
 
-def _hints(wanted: str, census: Census) -> tuple[Hint, ...]:
-    counts = census.count("vdpaType", lambda d: sorted({v.type or "unbound" for v in d.vdpa}))
+def _hints(wanted: str, present_values: PresentValues) -> tuple[Hint, ...]:
+    counts = present_values.count(
+        "vdpaType", lambda d: sorted({v.type or "unbound" for v in d.vdpa})
+    )
     if wanted in counts or not wanted:
         return ()
     hint = (
-        f"vdpaType: no {census.kind} on this host has a vDPA device of type {wanted}; "
+        f"vdpaType: no {present_values.kind} on this host has a vDPA device of type {wanted}; "
         f"present: {present(counts)}; make one with 'vdpa dev add' and bind it to "
         f"{_DRIVERS.get(wanted, wanted)}"
     )
@@ -45,7 +47,7 @@ VDPA_TYPE = Selector(
     choices=("vhost", "virtio"),
     matches=matches_vdpa_type,
     actual=_actual,
-    render=str,
-    spell=str,
-    hints=_hints,
+    to_text=str,
+    to_json=str,
+    diagnose=_hints,
 )

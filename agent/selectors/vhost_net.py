@@ -21,7 +21,7 @@ NEED_VHOST_NET = Selector(
     shape=Shape.BOOL,
     matches=matches_any,
     actual=lambda _device, _snapshot: "an option, not a filter",
-    render=lambda wanted: "true" if wanted else "false",
-    spell=bool,
+    to_text=lambda wanted: "true" if wanted else "false",
+    to_json=bool,
     is_filter=False,
 )

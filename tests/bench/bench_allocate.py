@@ -55,7 +55,7 @@ def measure(quick: bool) -> Result:  # noqa: FBT001 - the one thing that is aske
         ):
             kubelet.all_listed([told], _VFS)
             with kubelet.channel(told) as channel:
-                agent.wait_for("host.followed")
+                agent.wait_for("host.watching")
                 time.sleep(1.0)
                 call_times(channel, "Allocate", requests[:20])
                 floor = call_times(channel, "GetDevicePluginOptions", [b""] * rounds)

@@ -18,12 +18,12 @@ from agent.bus import Bus
 from agent.config.load import load_config
 from agent.config.schema import Config
 from agent.discovery.scan import scan
-from agent.model.answers import Offer
+from agent.model.answers import DeviceListing
 from agent.model.device import Device, Role
 from agent.model.events import SnapshotTaken
 from agent.model.snapshot import Snapshot
 from agent.pools.assign import assign
-from agent.pools.records import Pools
+from agent.pools.pool import Pools
 from agent.reconcile import Reconciler
 from tests.bench import harness, stall
 from tests.bench.bench_scan import rounds_s, typical_s
@@ -137,7 +137,7 @@ class Nowhere:
     """Takes offers and specs, and does nothing with them."""
 
     def apply(
-        self, offers: tuple[Offer, ...], served_elsewhere: Collection[str] = frozenset()
+        self, offers: tuple[DeviceListing, ...], served_elsewhere: Collection[str] = frozenset()
     ) -> None:
         """Offers."""
 

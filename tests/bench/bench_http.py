@@ -12,18 +12,19 @@ import socket
 import statistics
 import time
 
+from tests.unit.host.test_vf_traffic import ALL, entry, message
+
 from agent.discovery.scan import scan
-from agent.host.layout import HostBuilder
-from agent.host.vf_traffic import traffic_of
+from agent.host.vf_stats import traffic_of
 from agent.http.counters import Counters
 from agent.http.exposition import exposition
 from agent.model.traffic import VfTraffic
+from agent.sample.host_builder import HostBuilder
 from tests.bench import harness, process
 from tests.bench.harness import Figure, Result
 from tests.bench.peer import Peer
 from tests.support.moment import moment
 from tests.support.pools import pool
-from tests.unit.host.test_vf_traffic import ALL, entry, message
 
 _QUIET_S = 3.0
 _PATHS = ("/healthz", "/readyz", "/metrics", "/status?devices=0", "/status", "/")
@@ -52,7 +53,7 @@ def bench_agent(host: HostBuilder, vfs: int, rounds: int) -> list[Figure]:
     folder = host.roots.device_plugins
     with Peer(folder) as kubelet, process.below(host, config) as agent:
         kubelet.all_listed(told, each)
-        agent.wait_for("host.followed")
+        agent.wait_for("host.watching")
         time.sleep(_QUIET_S)
         without, _ = harness.memory(agent.pid)
     address, port = free_address()

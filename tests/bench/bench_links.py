@@ -15,8 +15,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from agent.host.layout import HostBuilder
-from agent.host.netlink_wire import messages
+from agent.host.netlink import messages
+from agent.sample.host_builder import HostBuilder
 from tests.bench import harness
 from tests.bench.harness import Figure, Result
 from tests.bench.peer import Peer

@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from statistics import median
 
-from agent.host.layout import HostBuilder
+from agent.sample.host_builder import HostBuilder
 from tests.bench import harness
 from tests.bench.bench_links import wire
 from tests.bench.harness import Curve, Figure, Result

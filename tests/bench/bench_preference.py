@@ -57,7 +57,7 @@ def calls(vfs: int, rounds: int) -> tuple[list[float], list[float]]:
     with Peer(host.roots.device_plugins) as kubelet, process.below(host, config) as agent:
         kubelet.all_listed([told], vfs)
         with kubelet.channel(told) as channel:
-            agent.wait_for("host.followed")
+            agent.wait_for("host.watching")
             time.sleep(1.0)
             empty = call_times(channel, "GetDevicePluginOptions", [b""] * rounds)
             return empty, call_times(channel, "GetPreferredAllocation", [encoded] * rounds)

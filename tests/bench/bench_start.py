@@ -14,7 +14,7 @@ from pathlib import Path
 
 import attrs
 
-from agent.host.layout import HostBuilder
+from agent.sample.host_builder import HostBuilder
 from tests.bench import harness
 from tests.bench.harness import Curve, Figure, Result
 from tests.bench.peer import Peer

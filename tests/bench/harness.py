@@ -19,8 +19,8 @@ from tempfile import mkdtemp
 
 import attrs
 
-from agent.host.hardware import E810
-from agent.host.layout import HostBuilder
+from agent.sample.hardware import E810
+from agent.sample.host_builder import HostBuilder
 
 VFS_PER_PF = 256
 PREFIX = "example.com"

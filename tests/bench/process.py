@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Self
 
-from agent.host.layout import HostBuilder
+from agent.sample.host_builder import HostBuilder
 from tests.support.followed import FollowedProcess
 from tests.support.netns import NetNamespace
 

@@ -16,14 +16,14 @@ from typing import cast
 
 from grpclib.server import Server
 
-from agent.host.netlink_wire import attributes, messages, text
-from agent.model.answers import Advertised
+from agent.host.netlink import attributes, messages, text
+from agent.model.answers import ListedDevice
 from agent.plugin.decoding import PluginCodec
 from agent.plugin.encoding import encode_list
 from agent.plugin.registration import register
-from agent.plugin.sockets import bind_socket, socket_path
 from agent.roots import Roots
 from agent.rpc import v1beta1
+from agent.transport.unix_socket import bind_socket, socket_path
 from tests.bench import harness
 
 _HEADER_SIZE = 16  # struct ifinfomsg
@@ -36,7 +36,7 @@ class Service(v1beta1.DevicePluginBase):
     def __init__(self, vfs: int) -> None:
         ids = [f"0000:{n >> 8:02x}:{n >> 3 & 31:02x}.{n & 7}" for n in range(vfs)]
         self._lists = {
-            up: encode_list(tuple(Advertised(i, up, 0) for i in ids)) for up in (False, True)
+            up: encode_list(tuple(ListedDevice(i, up, 0) for i in ids)) for up in (False, True)
         }
         self._changed = asyncio.Event()
         self._up = True

@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
-from agent.lean import favour_the_loop
+from agent.startup import shorten_switch_interval
 
 PAUSE_S = 0.001
 
@@ -29,7 +29,7 @@ def longest_s(work: Callable[[], Awaitable[object]]) -> float:
         await working
         return worst
 
-    favour_the_loop()  # as the agent does
+    shorten_switch_interval()  # as the agent does
     return asyncio.run(main())
 
 

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from agent.host.layout import HostBuilder
+from agent.sample.host_builder import HostBuilder
 from tests.chart.helm import MAJORS, Helm
 
 

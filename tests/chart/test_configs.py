@@ -101,9 +101,9 @@ def test_a_text_reaches_the_agent_byte_for_byte(newest_helm: Helm) -> None:
 
 def test_every_key_of_a_pool_can_be_set_in_values(newest_helm: Helm) -> None:
     keys = {key.key: key.example for key in POOL_KEYS.values()}
-    together = {s.key: s.example for s in SELECTORS.values() if s.key != "vdpaType"}
+    run_all = {s.key: s.example for s in SELECTORS.values() if s.key != "vdpaType"}
     pools = [
-        {**keys, "selectors": together},
+        {**keys, "selectors": run_all},
         {**keys, "resourceName": "other", "selectors": [{"vdpaType": "vhost"}]},
     ]
     data = one(newest_helm.documents({"config": {"resourceList": pools}}), "ConfigMap")["data"]

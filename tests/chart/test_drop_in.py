@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from agent.cli.arguments import parse
-from agent.host.layout import HostBuilder
+from agent.sample.host_builder import HostBuilder
 from tests.chart.helm import Document, Helm, container, one
 from tests.support.agent import AgentProcess
 from tests.support.kubelet import Kubelet

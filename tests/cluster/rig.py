@@ -10,8 +10,8 @@ from typing import Any
 import attrs
 import yaml
 
-from agent.host.hardware import E810, VfHardware
-from agent.host.layout import HostBuilder
+from agent.sample.hardware import E810, VfHardware
+from agent.sample.host_builder import HostBuilder
 from tests.chart.helm import CHART
 from tests.cluster.build import TAG
 from tests.kubelet.containerd import Output

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from agent.host.netlink import RECEIVE_BUFFER_BYTES
+from agent.host.link_socket import RECEIVE_BUFFER_BYTES
 from charts.generate import RIGHTS
 from tests.cluster.capabilities import bounding, refusals
 from tests.cluster.rig import KERNEL_VFS, PF, UPLINK_PF, Rig

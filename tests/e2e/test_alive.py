@@ -12,8 +12,8 @@ from pathlib import Path
 
 import attrs
 
-from agent.host.hardware import E810
-from agent.host.layout import HostBuilder
+from agent.sample.hardware import E810
+from agent.sample.host_builder import HostBuilder
 from tests.e2e.conftest import ConfigFile, pool
 from tests.support.agent import AgentProcess
 from tests.support.kubelet import Device, Kubelet
@@ -76,7 +76,7 @@ def test_vfs_made_after_start_come_as_one_list_for_each_settled_state(
     host.pf(PF, "ens1f0")
     config.write(pool("net", pfNames=["ens1f0"]))
     with AgentProcess(host.root, config.path) as agent:
-        agent.wait_for("host.followed")
+        agent.wait_for("host.watching")
         assert kubelet.count(NET) == 0
         host.add_vfs(PF, 4)
         has(kubelet, 4)
@@ -97,7 +97,7 @@ def test_vfs_made_and_destroyed_fifty_times_are_told_truly(
     host.pf(PF, "ens1f0", vfs=1)
     config.write(pool("net", pfNames=["ens1f0"]))
     with AgentProcess(host.root, config.path) as agent:
-        agent.wait_for("host.followed")
+        agent.wait_for("host.watching")
         for number in range(50):
             host.remove_vfs(PF)
             kubelet.wait_for(lambda k: not k.allocatable(NET), f"none in round {number}")
@@ -288,7 +288,7 @@ def test_an_idle_agent_sleeps_and_says_nothing(
     with AgentProcess(host.root, config.path) as agent:
         for number in range(32):
             has(kubelet, 2, f"example.com/net{number}")
-        agent.wait_for("host.followed")
+        agent.wait_for("host.watching")
         time.sleep(3)  # the last tasks of the start
         lines, switches = len(agent.raw), voluntary_switches(agent.process.pid)
         time.sleep(10)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.host.layout import HostBuilder
+from agent.sample.host_builder import HostBuilder
 from tests.e2e.conftest import ConfigFile, pool
 
 PCI_DEVICES = Path("/sys/bus/pci/devices")

@@ -6,8 +6,8 @@ import attrs
 import grpc
 import pytest
 
-from agent.host.hardware import E810
-from agent.host.layout import HostBuilder
+from agent.sample.hardware import E810
+from agent.sample.host_builder import HostBuilder
 from tests.e2e.conftest import ConfigFile, pool
 from tests.support.agent import AgentProcess
 from tests.support.kubelet import Kubelet
@@ -29,7 +29,7 @@ def test_a_device_whose_node_is_missing_is_unhealthy_until_the_node_is_back(
         kubelet.wait_for(lambda k: k.allocatable(VF) == (second,))
         with pytest.raises(grpc.RpcError, match=f"no device node /dev/vfio/{node.name}"):
             kubelet.allocate(VF, first)
-        agent.events("host.followed", at_least=1)
+        agent.events("host.watching", at_least=1)
         node.touch()
         kubelet.wait_for(lambda k: k.allocatable(VF) == (first, second))
         node.unlink()

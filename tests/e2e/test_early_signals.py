@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.host.layout import HostBuilder
+from agent.sample.host_builder import HostBuilder
 from agent.stop_signals import STOP_SIGNALS
 from tests.e2e.conftest import ConfigFile, pool
 from tests.support.followed import FollowedProcess
@@ -81,7 +81,7 @@ def blocked() -> Iterator[None]:
         "asyncio.events",
         "agent.daemon",
         "agent.starting",
-        "config.in_force",
+        "config.loaded",
     ],
 )
 def test_process_1_stops_cleanly_whenever_it_is_asked_to(
@@ -107,7 +107,7 @@ def test_a_reload_that_is_asked_for_too_early_does_not_end_the_agent(
 ) -> None:
     with blocked(), StartingAgent(*arguments) as agent:
         agent.process.send_signal(signal.SIGHUP)
-        agent.wait_for("config.in_force")
+        agent.wait_for("config.loaded")
         agent.process.send_signal(signal.SIGTERM)
         assert agent.end() == (0, [])
 

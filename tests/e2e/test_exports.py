@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from agent.host.hardware import E810
-from agent.host.layout import HostBuilder
+from agent.sample.hardware import E810
+from agent.sample.host_builder import HostBuilder
 from tests.e2e.conftest import ConfigFile, pool
 from tests.support.agent import AgentProcess
 from tests.support.kubelet import Kubelet
@@ -41,6 +41,6 @@ def test_a_pool_that_can_have_no_cdi_name_is_not_offered_and_the_others_are(
         refused = agent.wait_for("config.error")
         assert "give the pool another resourcePrefix" in refused["message"]
         assert agent.wait_for("config.pool_refused")["resource"] == f"{prefix}/dpdk"
-        agent.wait_for("config.in_force")
+        agent.wait_for("config.loaded")
     assert f"{prefix}/dpdk" not in kubelet.clients
     assert not list(host.roots.cdi.glob("*"))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.host.layout import HostBuilder, Port
+from agent.sample.host_builder import HostBuilder, Port
 from tests.e2e.conftest import ConfigFile, pool
 from tests.support.agent import AgentProcess
 from tests.support.kubelet import Kubelet

@@ -18,7 +18,7 @@ import attrs
 import pytest
 
 from agent.admin.client import ask_explanation
-from agent.host.layout import HostBuilder
+from agent.sample.host_builder import HostBuilder
 from tests.e2e.conftest import ConfigFile, pool
 from tests.support.agent import AgentProcess
 from tests.support.kubelet import Kubelet
@@ -135,7 +135,7 @@ def test_metrics_and_events_tell_a_link_that_goes_and_a_pod_that_comes(
     with serving(node, config) as agent:
         web = Http(agent)
         web.until("/readyz", 200)
-        agent.wait_for("host.followed")
+        agent.wait_for("host.watching")
         healthy = f'sriov_agent_devices{{health="Healthy",resource="{NET}"}}'
         assert web.metric(healthy) == 4
         kubelet.allocate(NET, *node.vfs(PF)[:2])
@@ -213,7 +213,7 @@ def test_explain_tells_holder_health_and_verdicts(
         pods.holds("worker", "main", NET, held)
         with AgentProcess(node.root, config.path, "--log-level", "debug") as agent:
             agent.wait_for("admin.listening")
-            agent.wait_for("host.followed")
+            agent.wait_for("host.watching")
             node.set_carrier("ens1f0", up=False)
             agent.wait_for("device.unhealthy")
             told = command(node, "explain", held).stdout
@@ -302,7 +302,7 @@ def test_watch_follows_as_json_until_the_agent_ends(
 ) -> None:
     with AgentProcess(node.root, config.path, "--log-level", "debug") as agent:
         agent.wait_for("admin.listening")
-        agent.wait_for("host.followed")
+        agent.wait_for("host.watching")
         watching = subprocess.Popen(
             [sys.executable, "-m", "agent", "watch", "--json", "--host-root", str(node.root)],
             stdout=subprocess.PIPE,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from agent.host.hardware import CONNECTX6
-from agent.host.layout import HostBuilder
+from agent.sample.hardware import CONNECTX6
+from agent.sample.host_builder import HostBuilder
 from tests.e2e.conftest import ConfigFile, pool
 from tests.support.agent import AgentProcess
 from tests.support.kubelet import Kubelet

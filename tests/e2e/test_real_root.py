@@ -11,7 +11,7 @@ from functools import partial
 
 import pytest
 
-from agent.host.layout import HostBuilder
+from agent.sample.host_builder import HostBuilder
 from tests.e2e.conftest import ConfigFile, pool
 from tests.support.kubelet import Kubelet
 from tests.support.netns import NetNamespace, UeventSource, needs_root

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.host.layout import HostBuilder
+from agent.sample.host_builder import HostBuilder
 from tests.e2e.conftest import ConfigFile, pool
 from tests.support.agent import AgentProcess
 
@@ -80,6 +80,6 @@ def test_an_agent_goes_on_without_facts_that_cannot_be_read(
         assert said["reason"].endswith(
             "devlink.json is nested too deeply, so nothing in it is known"
         )
-        agent.wait_for("config.in_force")
+        agent.wait_for("config.loaded")
         (host.root / "devlink.json").write_text(DEEP * 2)
         assert agent.stop() == 0

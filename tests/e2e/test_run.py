@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.host.hardware import VfHardware
-from agent.host.layout import HostBuilder
+from agent.sample.hardware import VfHardware
+from agent.sample.host_builder import HostBuilder
 from tests.e2e.conftest import ConfigFile, pool
 from tests.support.agent import AgentProcess
 from tests.support.kubelet import Kubelet
@@ -123,7 +123,7 @@ def test_a_config_of_which_nothing_is_usable_is_exit_2_without_a_traceback(
     text = "".join(agent.raw)
     assert words in text
     assert "Traceback" not in text
-    assert [json.loads(line)["event"] for line in agent.raw][-1] == "agent.refused"
+    assert [json.loads(line)["event"] for line in agent.raw][-1] == "agent.start_failed"
 
 
 @pytest.mark.parametrize("kind", ["missing", "directory without a key", "fifo"])

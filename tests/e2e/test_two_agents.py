@@ -7,8 +7,8 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from agent.host.hardware import VfHardware
-from agent.host.layout import HostBuilder
+from agent.sample.hardware import VfHardware
+from agent.sample.host_builder import HostBuilder
 from tests.e2e.conftest import ConfigFile, pool
 from tests.support.agent import AgentProcess
 from tests.support.kubelet import Kubelet
@@ -56,7 +56,7 @@ def test_two_agents_with_disjoint_resources_both_serve(
             assert [d.name for d in answer.cdi_devices] == ["example.com/net-pci=0000:5e:01.0"]
         # The first has the node to itself again, and has lost nothing.
         assert len(kubelet.allocatable("example.com/net")) == 2
-        assert not one.events("plugin.undone")
+        assert not one.events("plugin.invalidated")
 
 
 def test_a_shared_resource_waits_for_the_agent_that_serves_it_and_the_others_do_not(
@@ -74,7 +74,7 @@ def test_a_shared_resource_waits_for_the_agent_that_serves_it_and_the_others_do_
             assert waiting["holder"].endswith(f", configuration {second}")
             assert kubelet.count("example.com/net") == 1
             two.process.send_signal(signal.SIGKILL)
-            one.wait_for("lock.taken")
+            one.wait_for("lock.acquired")
             kubelet.wait_for(lambda k: k.count("example.com/net") == 2, "a second registration")
             one.wait_for("agent.ready")
 
@@ -93,7 +93,7 @@ def test_an_edit_gives_a_resource_to_the_other_agent_at_once(
             before = json.loads(spec.read_bytes())
             config.write(NET)
             two.wait_for("plugin.registered")
-            one.wait_for("plugin.retired")
+            one.wait_for("plugin.removed")
             kubelet.wait_for(lambda k: len(k.allocatable("example.com/dpdk")) == 2, "its devices")
             two.wait_for("agent.ready")
             assert json.loads(spec.read_bytes()) == before

@@ -11,8 +11,8 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from agent.host.hardware import E810, Hardware
-from agent.host.layout import HostBuilder
+from agent.sample.hardware import E810, Hardware
+from agent.sample.host_builder import HostBuilder
 from tests.e2e.conftest import ConfigFile, pool
 from tests.support.agent import AgentProcess
 from tests.support.kubelet import Kubelet

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.host.layout import HostBuilder
+from agent.sample.host_builder import HostBuilder
 from tests.e2e.conftest import ConfigFile, pool
 from tests.support.agent import AgentProcess, LogLine
 from tests.support.kubelet import Kubelet
@@ -20,11 +20,11 @@ AGENT = Path(__file__).resolve().parents[2] / "agent"
 SPEC = find_spec("libfaketime")
 LIBRARY = Path((SPEC and SPEC.origin) or "").parent / "vendor/libfaketime/src/libfaketime.so.1"
 SHOWN_ONLY = {
-    "cli/moment.py",
+    "cli/offline_state.py",
     "daemon.py",
     "http/counters.py",
     "journal.py",
-    "standing/changes.py",
+    "status/health_since.py",
 }
 """Modules that read the wall clock, to show it to people and to nobody else."""
 
@@ -68,7 +68,7 @@ def test_steps_of_the_wall_clock_disturb_nothing(
     config.write(pool("net", drivers=["iavf"], health={"recoveryHoldSeconds": 1}))
     with AgentProcess(host.root, config.path, env=clock.env) as agent:
         kubelet.wait_for(lambda k: len(k.allocatable(NET)) == 8)
-        agent.wait_for("host.followed")
+        agent.wait_for("host.watching")
         years = []
         for number, offset in enumerate(("-400d", "+4000d", "-9000d", "+0")):
             clock.jump(offset)

@@ -8,7 +8,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from agent.host.layout import HostBuilder
+from agent.sample.host_builder import HostBuilder
 from tests.e2e.conftest import ConfigFile, pool
 from tests.support.agent import AgentProcess
 from tests.support.kubelet import Kubelet
@@ -21,7 +21,7 @@ MORE = "example.com/more"
 
 def started(agent: AgentProcess) -> None:
     """Wait for the last parts of the start, which still open what they need."""
-    agent.wait_for("host.followed")
+    agent.wait_for("host.watching")
     agent.wait_for("admin.listening")
 
 
@@ -54,7 +54,7 @@ def test_a_change_of_the_host_is_seen_once_there_are_descriptors_again(
         assert agent.stop() == 0
 
 
-@pytest.mark.parametrize("moment", ["config.in_force", "pool.assigned", "plugin.registered"])
+@pytest.mark.parametrize("moment", ["config.loaded", "pool.assigned", "plugin.registered"])
 def test_a_start_that_runs_out_of_descriptors_is_made_good(
     node: HostBuilder, config: ConfigFile, kubelet: Kubelet, moment: str
 ) -> None:

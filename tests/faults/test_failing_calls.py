@@ -15,8 +15,8 @@ from pathlib import Path
 import grpc
 import pytest
 
-from agent.host.layout import HostBuilder
 from agent.roots import Roots
+from agent.sample.host_builder import HostBuilder
 from tests.e2e.conftest import ConfigFile, pool
 from tests.faults.faulty_calls import CALLS, FaultyCalls, built
 from tests.support.agent import AgentProcess

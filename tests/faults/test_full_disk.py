@@ -13,8 +13,8 @@ from pathlib import Path
 import grpc
 import pytest
 
-from agent.host.hardware import E810
-from agent.host.layout import HostBuilder
+from agent.sample.hardware import E810
+from agent.sample.host_builder import HostBuilder
 from tests.e2e.conftest import ConfigFile, pool
 from tests.support.agent import AgentProcess
 from tests.support.kubelet import Device, Kubelet

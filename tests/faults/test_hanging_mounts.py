@@ -9,8 +9,8 @@ from pathlib import Path
 import grpc
 import pytest
 
-from agent.host.layout import HostBuilder
 from agent.roots import Roots
+from agent.sample.host_builder import HostBuilder
 from tests.e2e.conftest import ConfigFile, pool
 from tests.faults.dead_mount import dead_mount
 from tests.support.agent import AgentProcess

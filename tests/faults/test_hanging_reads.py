@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from agent import blocking
-from agent.host.layout import HostBuilder
+from agent.sample.host_builder import HostBuilder
 from tests.e2e.conftest import ConfigFile, pool
 from tests.support.agent import AgentProcess
 from tests.support.kubelet import Kubelet
@@ -70,7 +70,7 @@ def test_a_scan_that_hangs_stalls_no_list_no_allocation_and_no_watcher(
     config.write(pool("net", pfNames=["ens1f0"]))
     with AgentProcess(host.root, config.path, "--http-address", "127.0.0.1:0") as agent:
         has(kubelet, 4, NET)
-        agent.wait_for("host.followed")
+        agent.wait_for("host.watching")
         port = http_port(agent)
         with hanging(host.folder(host.vfs(PF)[3]) / "vendor"):
             host.set_driver(host.vfs(PF)[0], None)  # a reason to scan
@@ -122,7 +122,7 @@ def test_an_agent_whose_scan_hangs_ends_at_once_when_asked_to(
     config.write(pool("net", pfNames=["ens1f0"]))
     with AgentProcess(host.root, config.path) as agent:
         has(kubelet, 2, NET)
-        agent.wait_for("host.followed")
+        agent.wait_for("host.watching")
         with hanging(host.folder(PF) / "vendor"):
             host.set_driver(host.vfs(PF)[0], None)
             assert agent.stop() == 0
@@ -136,7 +136,7 @@ def test_allocations_that_hang_do_not_gather_threads(
     config.write(pool("net", pfNames=["ens1f0"]))
     with AgentProcess(host.root, config.path) as agent:
         has(kubelet, 24, NET)
-        agent.wait_for("host.followed")
+        agent.wait_for("host.watching")
         threads = Path(f"/proc/{agent.process.pid}/task")
         before = len(list(threads.iterdir()))
         with ExitStack() as hang:

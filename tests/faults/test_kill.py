@@ -20,9 +20,9 @@ import grpc
 import pytest
 
 from agent.export.given import record_name
-from agent.host.hardware import E810
-from agent.host.inotify import DirectoryWatch
-from agent.host.layout import HostBuilder
+from agent.inotify import DirectoryWatch
+from agent.sample.hardware import E810
+from agent.sample.host_builder import HostBuilder
 from tests.e2e.conftest import ConfigFile, pool
 from tests.support.agent import AgentProcess, LogLine
 from tests.support.kubelet import Kubelet

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from functools import partial
 
-from agent.host.layout import HostBuilder
+from agent.sample.host_builder import HostBuilder
 from tests.e2e.conftest import ConfigFile, pool
 from tests.support.agent import AgentProcess
 from tests.support.kubelet import Kubelet

@@ -20,8 +20,8 @@ from typing import Self
 import attrs
 import pytest
 
-from agent.host.hardware import E810, VfHardware
-from agent.host.layout import HostBuilder
+from agent.sample.hardware import E810, VfHardware
+from agent.sample.host_builder import HostBuilder
 from tests.e2e.conftest import ConfigFile, pool
 from tests.support.agent import AgentProcess, LogLine
 from tests.support.kubelet import Endpoint
@@ -93,7 +93,7 @@ def test_lists_that_a_stopped_kubelet_does_not_take_cost_nothing_and_it_gets_the
     config.write(net)
     with AgentProcess(host.root, config.path) as agent:
         standin.until(NET, VFS)
-        agent.wait_for("host.followed")
+        agent.wait_for("host.watching")
         with standin.stopped():
             end = time.monotonic() + STOPPED_S
             config.write(net, pool("other", pfNames=["ens2f0"]))
@@ -124,7 +124,7 @@ def test_an_agent_ends_in_time_though_kubelet_is_stopped(
     config.write(pool("net", pfNames=["ens1f0"], health={"recoveryHoldSeconds": 0}))
     with AgentProcess(host.root, config.path) as agent:
         standin.until(NET, 64)
-        agent.wait_for("host.followed")
+        agent.wait_for("host.watching")
         with standin.stopped():
             change(host, agent, 20)
             assert agent.stop() == 0

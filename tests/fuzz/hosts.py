@@ -16,9 +16,9 @@ from tempfile import TemporaryDirectory
 import attrs
 from hypothesis import strategies as st
 
-from agent.host.hardware import ACC100, E810, Hardware, VfHardware
-from agent.host.layout import HostBuilder, Port
 from agent.roots import Roots
+from agent.sample.hardware import ACC100, E810, Hardware, VfHardware
+from agent.sample.host_builder import HostBuilder, Port
 
 CONNECTX = Hardware("15b3", "101d", "mlx5_core", 0x020000, 8, VfHardware("101e", "mlx5_core"))
 _NOBODY = 65534

@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 from hypothesis import strategies as st
 
-from agent.config.findings import quoted
+from agent.config.problems import quoted
 
 CASES = tuple(
     path

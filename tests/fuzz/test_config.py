@@ -7,10 +7,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agent.config.dump import dump_config
-from agent.config.findings import plain
-from agent.config.json_faults import JsonSyntaxError
+from agent.config.json_errors import JsonSyntaxError
 from agent.config.json_positions import MAX_DEPTH, parse_json
 from agent.config.load import MAX_PROBLEMS, Loaded, load_config
+from agent.config.problems import plain
 from tests.fuzz.configs import ANYTHING, right_configs, wrong_configs
 from tests.fuzz.json_text import damaged, write
 from tests.fuzz.profile import fuzz

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from agent.config.load import load_config
 from agent.config.schema import Config
 from agent.discovery.scan import scan
-from agent.health.outlook import Outlook, look
-from agent.host.layout import HostBuilder
+from agent.health.pool_health import PoolHealth, assess_pool
 from agent.http.counters import Counters
 from agent.http.exposition import exposition
 from agent.model.address import bus_order
@@ -26,15 +25,16 @@ from agent.model.link import Links
 from agent.model.snapshot import Snapshot
 from agent.plugin.encoding import encode_list
 from agent.pools.assign import assign
+from agent.pools.pool import Pool, Pools
 from agent.pools.reasons import pool_verdict, reasons
-from agent.pools.records import Pool, Pools
 from agent.roots import Roots
 from agent.rpc.agent.v1 import Explanation, StatusReply
-from agent.standing.explain import explain
-from agent.standing.json_form import compact
-from agent.standing.legible import encoded, legible
-from agent.standing.state import AgentState
-from agent.standing.status import status
+from agent.sample.host_builder import HostBuilder
+from agent.status.explain import explain
+from agent.status.json_mapping import compact
+from agent.status.printable import encoded, legible
+from agent.status.report import status
+from agent.status.state import AgentState
 from tests.fuzz.configs import right_configs
 from tests.fuzz.hosts import (
     CONTENTS,
@@ -146,22 +146,22 @@ def test_pools_of_any_host_agree_with_their_explanation(
             assert verdict.chosen == (verdict.refusal is None)
 
 
-def outlooks_of(pools: Pools) -> dict[str, Outlook]:
-    return {p.resource: look(None, p, pools, Links(), 0.0, {}) for p in pools.pools}
+def outlooks_of(pools: Pools) -> dict[str, PoolHealth]:
+    return {p.resource: assess_pool(None, p, pools, Links(), 0.0, {}) for p in pools.pools}
 
 
 def check_what_leaves(pools: Pools) -> None:
     """Kubelet, people and their tools can read all that is said of it."""
-    outlooks = outlooks_of(pools)
-    state = AgentState(pools=pools, outlooks=outlooks)
-    for outlook in outlooks.values():
-        devices = outlook.offer().devices
+    pools_health = outlooks_of(pools)
+    state = AgentState(pools=pools, pools_health=pools_health)
+    for pool_health in pools_health.values():
+        devices = pool_health.offer().devices
         read = message("v1beta1.ListAndWatchResponse").FromString(encode_list(devices))
         assert [d.id for d in read.devices] == [d.id for d in devices]
     told = status(state, devices=True)
     assert StatusReply.parse(encoded(told)) == legible(told)
     assert json.loads(compact(told))
-    for subject in (*pools.snapshot.by_id, *pools.snapshot.netdev_owner, *outlooks):
+    for subject in (*pools.snapshot.by_id, *pools.snapshot.netdev_owner, *pools_health):
         answer = explain(subject, state)
         assert Explanation.parse(encoded(answer)) == legible(answer)
         assert compact(answer).decode()

@@ -30,10 +30,10 @@ from agent import logs
 from agent.admin.client import ask_status
 from agent.admin.server import SOCKET, serve_admin
 from agent.admin.service import AdminService
-from agent.journal import Journal
-from agent.kubelet.wire import MAX_MESSAGE_BYTES, MAX_PEERS
+from agent.event_history import EventHistory
 from agent.roots import Roots
 from agent.rpc import v1beta1
+from agent.transport.grpc import MAX_MESSAGE_BYTES, MAX_PEERS
 from tests.fuzz.peers import ATTACKS, PREFACE, SETTINGS, Attack, bytes_of, client, dial, make
 from tests.fuzz.profile import fuzz
 from tests.support.devices import host
@@ -99,7 +99,7 @@ async def attacked() -> AsyncIterator[Target]:
     roots.device_plugins.mkdir(parents=True)
     faults: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: faults.append(context))
-    service = AdminService(lambda: moment(host()), Journal(), lambda _v, _d: "")
+    service = AdminService(lambda: moment(host()), EventHistory(), lambda _v, _d: "")
     with Kubelet(roots.kubelet) as kubelet:
         async with running_fleet(roots) as node:
             with hearing() as heard:

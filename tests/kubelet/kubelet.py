@@ -29,7 +29,7 @@ _HEALTH_PORT = 10248
 
 
 @attrs.frozen
-class Held:
+class AllocatedDevices:
     """Devices of one resource, as pod-resources tells them."""
 
     resource: str
@@ -119,7 +119,7 @@ class Kubelet:
             for device in entry.devices
         )
 
-    def held(self, pod: str, namespace: str = "default") -> dict[str, frozenset[Held]]:
+    def held(self, pod: str, namespace: str = "default") -> dict[str, frozenset[AllocatedDevices]]:
         """What each container of a pod holds, by the container's name."""
         with self._pod_resources() as service:
             pods = service.call("List").pod_resources
@@ -169,9 +169,9 @@ def laid_out(
     return Kubelet(node, arguments)
 
 
-def _held(entry: Any) -> Held:  # noqa: ANN401 (a message known when it runs)
+def _held(entry: Any) -> AllocatedDevices:  # noqa: ANN401 (a message known when it runs)
     numa = frozenset(node.ID for node in entry.topology.nodes)
-    return Held(entry.resource_name, frozenset(entry.device_ids), numa)
+    return AllocatedDevices(entry.resource_name, frozenset(entry.device_ids), numa)
 
 
 # Kubelet reads JSON as it reads YAML.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from .containerd import Containerd, Output
-    from .kubelet import Held, Kubelet
+    from .kubelet import AllocatedDevices, Kubelet
 
 
 @attrs.frozen
@@ -94,7 +94,7 @@ class Pods:
             f"pod {name} is gone",
         )
 
-    def holds(self, name: str, container: str = "main") -> frozenset[Held]:
+    def holds(self, name: str, container: str = "main") -> frozenset[AllocatedDevices]:
         """The devices of a container, as pod-resources tells them."""
         return self.kubelet.held(full_name(name)).get(container, frozenset())
 

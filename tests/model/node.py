@@ -21,12 +21,12 @@ from agent import blocking
 from agent.config.load import load_config
 from agent.config.schema import Config
 from agent.daemon import Daemon
-from agent.discovery.monitor import Monitor
-from agent.host.layout import HostBuilder
 from agent.model.device import Device
 from agent.options import RunOptions
-from agent.plugin.sockets import socket_path, socket_token
 from agent.roots import Roots
+from agent.sample.host_builder import HostBuilder
+from agent.transport.unix_socket import socket_path, socket_token
+from agent.watch.rescan import RescanLoop
 from tests.model.kubelet import Kubelet, Mood
 from tests.model.pods import AGENT_POD, NAMESPACE, Pods
 from tests.model.watcher import watch
@@ -220,7 +220,7 @@ class Node:
         )
         self._stop = asyncio.Event()
         self.daemon = Daemon(options, self._stop)
-        self.daemon.monitor = Monitor(self.daemon._scan, self.daemon.bus, _at_once)
+        self.daemon.rescan_loop = RescanLoop(self.daemon._scan, self.daemon.bus, _at_once)
 
         async def start() -> None:
             self.task = asyncio.create_task(self._live(self.daemon), name="agent")

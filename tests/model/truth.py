@@ -8,15 +8,15 @@ from collections import Counter
 from agent.bus import Bus
 from agent.discovery.scan import scan
 from agent.export.cdi import cdi_kind, has_cdi_entry
-from agent.health.outlook import look
+from agent.health.pool_health import assess_pool
 from agent.kubelet.resource_locks import ResourceLocks
-from agent.model.answers import Offer
+from agent.model.answers import DeviceListing
 from agent.model.link import Links
 from agent.model.plugin_events import PoolServerState
+from agent.pools.allocated import AllocatedDevices, PodOwner
 from agent.pools.assign import assign
-from agent.pools.held import Held, Holder
-from agent.pools.records import Pools
-from agent.standing.readiness import Readiness, readiness
+from agent.pools.pool import Pools
+from agent.status.readiness import Readiness, readiness
 from tests.model.kubelet import Seen
 from tests.model.node import PREFIX, Node
 
@@ -25,23 +25,23 @@ FIXED_TASKS = Counter(
         "Node._live": 1,
         "Daemon._live": 1,
         "KubeletWatch.run": 1,
-        "HoldingsFollower.run": 1,
+        "PodResourcesPoller.run": 1,
         "RdmaPortWatch.run": 1,
-        "Monitor.run": 1,
+        "RescanLoop.run": 1,
         "Reconciler.run": 1,
         "scan_silent_facts": 1,
         "ResourceLocks.run": 1,
         "follow_tree": 1,
-        "ConfigKeeper.run": 1,
-        "ConfigKeeper._follow": 1,
-        "ConfigKeeper._reload_when": 1,
-        "ConfigKeeper._reload_asked": 1,
-        "Services.run": 1,
-        "Services._admin": 1,
-        "ReadinessNews.run": 1,
+        "ConfigWatcher.run": 1,
+        "ConfigWatcher._follow": 1,
+        "ConfigWatcher._reload_when": 1,
+        "ConfigWatcher._reload_asked": 1,
+        "Endpoints.run": 1,
+        "Endpoints._admin": 1,
+        "ReadinessLogger.run": 1,
     }
 )
-TASKS_OF_A_POOL = ("Pool.run", "Pool._follow_files", "request_handler")
+TASKS_OF_A_POOL = ("ResourcePlugin.run", "ResourcePlugin._follow_files", "request_handler")
 FIXED_SOCKETS = 5
 """The loop's own pair, the admin socket, kubelet.sock, and that of pod-resources."""
 SOCKETS_OF_A_POOL = 3
@@ -54,14 +54,14 @@ def assigned(node: Node) -> Pools:
     node.facts |= snapshot.by_id
     held = node.pods.held
     known = {i: node.facts[i] for i in held if i in node.facts}
-    holders = {device: Holder(resource) for device, resource in held.items()}
-    return assign(snapshot, node.wanted, Held(holders, known, complete=True))
+    holders = {device: PodOwner(resource) for device, resource in held.items()}
+    return assign(snapshot, node.wanted, AllocatedDevices(holders, known, complete=True))
 
 
-def offers(pools: Pools) -> dict[str, Offer]:
+def offers(pools: Pools) -> dict[str, DeviceListing]:
     """What kubelet should have of each pool."""
-    outlooks = (look(None, p, pools, Links(), 0.0, {}) for p in pools.pools)
-    return {offer.resource: offer for offer in (o.offer() for o in outlooks)}
+    pools_health = (assess_pool(None, p, pools, Links(), 0.0, {}) for p in pools.pools)
+    return {offer.resource: offer for offer in (o.offer() for o in pools_health)}
 
 
 def servers_of(node: Node) -> tuple[PoolServerState, ...]:

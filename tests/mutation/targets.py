@@ -11,24 +11,24 @@ _PLUGIN = ("tests/unit/plugin", "tests/e2e/test_run.py")
 _ROUTES = (
     *("tests/unit/host/test_routes.py", "tests/unit/host/test_route_events.py"),
     *("tests/unit/host/test_addresses.py", "tests/unit/pools/test_guard.py"),
-    *("tests/unit/discovery/test_links.py", "tests/e2e/test_links.py"),
+    *("tests/unit/watch/test_netlink_watcher.py", "tests/e2e/test_links.py"),
 )
 _HTTP = ("tests/unit/http", "tests/e2e/test_observability.py")
 
 TESTS: Mapping[str, tuple[str, ...]] = {
-    "agent/pools/ledger.py": (*_POOLS, *_MODEL),
-    "agent/pools/held.py": (*_POOLS, *_MODEL),
-    "agent/health/hold.py": (*_HEALTH, "tests/fuzz/test_sequences.py"),
+    "agent/pools/allocation_tracker.py": (*_POOLS, *_MODEL),
+    "agent/pools/allocated.py": (*_POOLS, *_MODEL),
+    "agent/health/dampening.py": (*_HEALTH, "tests/fuzz/test_sequences.py"),
     "agent/health/link.py": (*_HEALTH, "tests/fuzz/test_sequences.py"),
-    "agent/discovery/sight.py": (
+    "agent/discovery/scan_cache.py": (
         *("tests/unit/discovery", "tests/fuzz/test_host.py"),
         *_MODEL,
     ),
-    "agent/plugin/pool.py": (*_PLUGIN, *_MODEL),
+    "agent/plugin/resource.py": (*_PLUGIN, *_MODEL),
     "agent/plugin/watcher.py": (*_PLUGIN, *_MODEL),
-    "agent/plugin/feed.py": (*_PLUGIN, "tests/fuzz/test_wire.py"),
-    "agent/plugin/sockets.py": (*_PLUGIN, *_MODEL),
-    "agent/pools/candidates.py": (
+    "agent/plugin/device_list.py": (*_PLUGIN, "tests/fuzz/test_wire.py"),
+    "agent/transport/unix_socket.py": (*_PLUGIN, *_MODEL),
+    "agent/pools/match_index.py": (
         *("tests/unit/pools", "tests/unit/selectors", "tests/fuzz/test_host.py"),
     ),
     "agent/host/routes.py": _ROUTES,
@@ -36,7 +36,7 @@ TESTS: Mapping[str, tuple[str, ...]] = {
     "agent/host/route_filter.py": _ROUTES,
     "agent/host/route_rules.py": _ROUTES,
     "agent/pools/guard.py": (*_ROUTES, "tests/unit/pools"),
-    "agent/config/keeper.py": ("tests/unit/config", "tests/e2e/test_alive.py", *_MODEL),
+    "agent/config/watcher.py": ("tests/unit/config", "tests/e2e/test_alive.py", *_MODEL),
     "agent/kubelet/resource_locks.py": (
         *("tests/unit/kubelet", "tests/unit/hardening", "tests/e2e/test_two_agents.py"),
     ),

@@ -16,8 +16,8 @@ import attrs
 import pytest
 from playwright.sync_api import APIResponse, Browser, Page, Route, expect
 
-from agent.host.hardware import E810, X710
-from agent.host.layout import HostBuilder
+from agent.sample.hardware import E810, X710
+from agent.sample.host_builder import HostBuilder
 from tests.support.agent import AgentProcess
 from tests.support.kubelet import Kubelet
 from tests.support.podresources import PodResources
@@ -38,7 +38,7 @@ def agent_of(host: HostBuilder, config: Path, *pools: dict[str, Any]) -> Iterato
     arguments = ("--http-address", "127.0.0.1:0")
     with AgentProcess(host.root, config, *arguments, env={"NODE_NAME": "worker-7"}) as agent:
         agent.wait_for("agent.ready", lambda line: line["ready"])
-        agent.wait_for("host.followed")
+        agent.wait_for("host.watching")
         yield agent
 
 

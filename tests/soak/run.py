@@ -45,7 +45,7 @@ def agent_in(world: World) -> AgentProcess:
     return agent
 
 
-def judge(world: World, agent: AgentProcess, actors: Actors | None) -> None:
+def evaluate(world: World, agent: AgentProcess, actors: Actors | None) -> None:
     """Wait until kubelet's view is the truth; raises SoakFailedError for what can never be."""
     kubelet = world.kubelet
     if actors is not None and actors.faults:  # first: the truth is not known after a failed act
@@ -78,7 +78,7 @@ def one_round(world: World, agent: AgentProcess, actors: Actors, number: int) ->
     """Judge the world, which is held still, and measure."""
     began = time.monotonic()
     try:
-        judge(world, agent, actors)
+        evaluate(world, agent, actors)
     except SoakFailedError as error:
         error.add_note("".join(agent.raw[-30:]))
         raise
@@ -93,7 +93,7 @@ def soak(minutes: float) -> list[Figures]:
     samples: list[Figures] = []
     marks: list[Figures] = []
     with World() as world, agent_in(world) as agent:
-        judge(world, agent, None)
+        evaluate(world, agent, None)
         agent.wait_for("netlink.open")
         actors = Actors(world, agent, SEED)
         actors.start()

@@ -12,9 +12,9 @@ import attrs
 
 from agent.bus import Bus
 from agent.errors import DeviceNotUsableError, UnknownDeviceError
-from agent.host.inotify import DirectoryWatch, EntryChanged
+from agent.inotify import DirectoryWatch, EntryChanged
 from agent.kubelet.watch import KubeletWatch
-from agent.model.answers import Advertised, Allocation, DeviceNode, Offer
+from agent.model.answers import Allocation, DeviceListing, DeviceNode, ListedDevice
 from agent.model.plugin_events import (
     ListMade,
     ListPushed,
@@ -37,9 +37,9 @@ EVENTS = (
 )
 
 
-def offer(resource: str, *ids: str, unhealthy: tuple[str, ...] = ()) -> Offer:
+def offer(resource: str, *ids: str, unhealthy: tuple[str, ...] = ()) -> DeviceListing:
     """An offer of devices without NUMA node, healthy unless named in ``unhealthy``."""
-    return Offer(resource, tuple(Advertised(i, i not in unhealthy) for i in ids))
+    return DeviceListing(resource, tuple(ListedDevice(i, i not in unhealthy) for i in ids))
 
 
 @attrs.define
@@ -89,7 +89,7 @@ class Silent:
     def stream_lost(self) -> None:
         """Pass over it."""
 
-    def list_pushed(self, sequence: int, devices: tuple[Advertised, ...]) -> None:
+    def list_pushed(self, sequence: int, devices: tuple[ListedDevice, ...]) -> None:
         """Pass over it."""
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from agent.config.keeper import ConfigStanding
-from agent.health.outlook import look
+from agent.config.watcher import ConfigStatus
+from agent.health.pool_health import assess_pool
 from agent.model.link import Links
 from agent.model.plugin_events import PoolServerState
 from agent.model.snapshot import Snapshot
-from agent.pools.held import Held
-from agent.standing.state import AgentState
+from agent.pools.allocated import AllocatedDevices
+from agent.status.state import AgentState
 from tests.support.pools import Json, assigned
 
 NOW = 1_700_000_000.0
@@ -20,7 +20,7 @@ LOOP_S = 500.0
 def moment(
     snapshot: Snapshot,
     *pools: Json,
-    held: Held | None = None,
+    held: AllocatedDevices | None = None,
     **parts: Any,  # noqa: ANN401
 ) -> AgentState:
     """A working agent on this host; every pool with devices has a live stream unless told."""
@@ -34,10 +34,12 @@ def moment(
         "started_at": NOW - 60,
         "now": NOW,
         "loop_s": LOOP_S,
-        "config": ConfigStanding("/etc/pcidp/config.json", in_force=True),
+        "config": ConfigStatus("/etc/pcidp/config.json", in_force=True),
         "serving": True,
         "pools": made,
-        "outlooks": {p.resource: look(None, p, made, links, LOOP_S, {}) for p in made.pools},
+        "pools_health": {
+            p.resource: assess_pool(None, p, made, links, LOOP_S, {}) for p in made.pools
+        },
     }
     return AgentState(**plain | parts)
 

@@ -10,9 +10,9 @@ from agent.config.load import load_config
 from agent.config.schema import Config, PoolConfig
 from agent.model.device import Device
 from agent.model.snapshot import Snapshot
+from agent.pools.allocated import AllocatedDevices, PodOwner
 from agent.pools.assign import assign
-from agent.pools.held import Held, Holder
-from agent.pools.records import Pool, Pools
+from agent.pools.pool import Pool, Pools
 
 Json = dict[str, Any]
 
@@ -37,9 +37,9 @@ def pool_config(name: str = "vf", *selectors: Mapping[str, Any], **keys: object)
     return only
 
 
-def assigned(snapshot: Snapshot, *pools: Json, held: Held | None = None) -> Pools:
+def assigned(snapshot: Snapshot, *pools: Json, held: AllocatedDevices | None = None) -> Pools:
     """What assigning makes of a host and these pools."""
-    return assign(snapshot, config(*pools), held or Held())
+    return assign(snapshot, config(*pools), held or AllocatedDevices())
 
 
 def one_pool(snapshot: Snapshot, *selectors: Mapping[str, Any], **keys: object) -> Pool:
@@ -52,9 +52,9 @@ def members(pools: Pools) -> dict[str, list[str]]:
     return {p.config.name: [m.device.id for m in p.members] for p in pools.pools}
 
 
-def held(resource: str, *devices: Device | str) -> Held:
+def held(resource: str, *devices: Device | str) -> AllocatedDevices:
     """These devices in the hands of one pod; of records the facts are remembered."""
-    holder = Holder(f"intel.com/{resource}", "pod", "default", "main")
+    holder = PodOwner(f"intel.com/{resource}", "pod", "default", "main")
     ids = [d if isinstance(d, str) else d.id for d in devices]
     known = {d.id: d for d in devices if not isinstance(d, str)}
-    return Held(holders=dict.fromkeys(ids, holder), remembered=known)
+    return AllocatedDevices(holders=dict.fromkeys(ids, holder), remembered=known)

@@ -8,13 +8,13 @@ from collections.abc import Callable, Collection, Mapping
 import attrs
 
 from agent.bus import Bus
-from agent.discovery.monitor import Monitor
-from agent.health.records import Health
-from agent.model.answers import Offer
+from agent.health.verdict import Health
+from agent.model.answers import DeviceListing
 from agent.model.device import Device
-from agent.model.events import HostHint, SnapshotTaken
+from agent.model.events import HostChanged, SnapshotTaken
 from agent.model.snapshot import Snapshot
-from agent.pools.records import Pools
+from agent.pools.pool import Pools
+from agent.watch.rescan import RescanLoop
 
 
 def now() -> float:
@@ -50,9 +50,9 @@ class ScriptedHost:
         await asyncio.sleep(self.scan_s)
         return seen
 
-    def monitor(self, bus: Bus) -> Monitor:
+    def rescan_loop(self, bus: Bus) -> RescanLoop:
         """A monitor of this host."""
-        return Monitor(self.scan, bus, self.elsewhere)
+        return RescanLoop(self.scan, bus, self.elsewhere)
 
 
 @attrs.define
@@ -74,12 +74,12 @@ class Told:
 class RecordingFleet:
     """Notes every offer in the place of serving it."""
 
-    applied: list[tuple[float, tuple[Offer, ...]]] = attrs.Factory(list)
+    applied: list[tuple[float, tuple[DeviceListing, ...]]] = attrs.Factory(list)
     served_elsewhere: frozenset[str] = frozenset()
     """What another process serves, as the newest call says."""
 
     def apply(
-        self, offers: tuple[Offer, ...], served_elsewhere: Collection[str] = frozenset()
+        self, offers: tuple[DeviceListing, ...], served_elsewhere: Collection[str] = frozenset()
     ) -> None:
         """What a fleet is told."""
         self.served_elsewhere = frozenset(served_elsewhere)
@@ -115,5 +115,5 @@ class ScriptedSpecs:
 async def hint_every(bus: Bus, pause_s: float, until_s: float) -> None:
     """A storm of hints."""
     while now() < until_s:
-        bus.publish(HostHint("storm"))
+        bus.publish(HostChanged("storm"))
         await asyncio.sleep(pause_s)

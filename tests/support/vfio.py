@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent.host.layout import HostBuilder
+from agent.sample.host_builder import HostBuilder
 
 
 def vfio_device(host: HostBuilder, bdf: str, number: int) -> str:

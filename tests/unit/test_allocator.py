@@ -23,11 +23,11 @@ from agent.export.given import GivenRecord
 from agent.export.specs import CdiMode, CdiSpecs
 from agent.model.answers import Allocation, DeviceNode
 from agent.model.device import Device, Kind, Netdev, RdmaDevice
-from agent.model.events import DevicesAllocated, DevicesResting, DevicesReturned, HostHint
+from agent.model.events import DevicesAllocated, DevicesResting, DevicesReturned, HostChanged
 from agent.model.nodes import HostNodes
-from agent.pools.held import Held, Holder
-from agent.pools.ledger import SHORT_LIFE_S
-from agent.pools.records import Pools
+from agent.pools.allocated import AllocatedDevices, PodOwner
+from agent.pools.allocation_tracker import SHORT_LIFE_S
+from agent.pools.pool import Pools
 from agent.roots import Roots
 from tests.support.devices import host, pf, sf, vf
 from tests.support.log_lines import LogLines
@@ -59,14 +59,14 @@ def allocator(
     roots: Roots,
     pools: Pools = PLAIN,
     *,
-    reread: Reread = lambda devices: devices,
+    refresh: Reread = lambda devices: devices,
     cdi: CdiMode | None = None,
     specs: CdiSpecs | None = None,
     policy: AllocationPolicy = AllocationPolicy.DEFAULT,
     bus: Bus | None = None,
 ) -> Allocator:
     bus = bus or Bus()
-    return Allocator(roots, bus, lambda: pools, reread, cdi=cdi, specs=specs, policy=policy)
+    return Allocator(roots, bus, lambda: pools, refresh, cdi=cdi, specs=specs, policy=policy)
 
 
 def info_files(roots: Roots) -> dict[str, Any]:
@@ -148,7 +148,7 @@ async def test_facts_are_read_anew_for_the_answer(roots: Roots) -> None:
     pools = assigned(host(PF0, hidden), pool("vf", {"isRdma": True}))
     with pytest.raises(DeviceNotUsableError, match="no RDMA device"):
         await allocator(roots, pools).allocate(VF, (A,))
-    answer = await allocator(roots, pools, reread=lambda _: (back,)).allocate(VF, (A,))
+    answer = await allocator(roots, pools, refresh=lambda _: (back,)).allocate(VF, (A,))
     assert answer.nodes == (DeviceNode("/dev/infiniband/uverbs7", "/dev/infiniband/uverbs7"),)
     (document,) = info_files(roots).values()
     assert document["pci"]["rdma-device"] == "mlx5_7"
@@ -156,14 +156,14 @@ async def test_facts_are_read_anew_for_the_answer(roots: Roots) -> None:
 
 async def test_a_device_that_vanished_since_the_last_scan_is_refused(roots: Roots) -> None:
     with pytest.raises(DeviceNotUsableError, match=rf"^{B}: is gone from the host$"):
-        await allocator(roots, reread=lambda devices: devices[:1]).allocate(VF, (A, B))
+        await allocator(roots, refresh=lambda devices: devices[:1]).allocate(VF, (A, B))
 
 
 async def test_a_device_whose_driver_changed_since_the_last_scan_is_refused(roots: Roots) -> None:
     pools = assigned(host(PF0, vfio(A, 0, 21)), pool("vf", {"drivers": ["vfio-pci"]}))
     rebound = vf(A, PF0, 0, driver="iavf")
     with pytest.raises(DeviceNotUsableError) as refused:
-        await allocator(roots, pools, reread=lambda _: (rebound,)).allocate(VF, (A,))
+        await allocator(roots, pools, refresh=lambda _: (rebound,)).allocate(VF, (A,))
     assert refused.value.reason == "bound driver is iavf, the pool wants vfio-pci"
     assert info_files(roots) == {}
 
@@ -172,7 +172,7 @@ async def test_a_device_that_lost_its_driver_since_the_last_scan_is_refused(root
     pools = assigned(host(PF0, vf(A, PF0, 0)), pool("vf", {"pfNames": ["pf0"]}))
     unbound = vf(A, PF0, 0, driver=None)
     with pytest.raises(DeviceNotUsableError) as refused:
-        await allocator(roots, pools, reread=lambda _: (unbound,)).allocate(VF, (A,))
+        await allocator(roots, pools, refresh=lambda _: (unbound,)).allocate(VF, (A,))
     assert refused.value.reason == "no driver is bound, so no pod could use it"
     assert info_files(roots) == {}
 
@@ -215,7 +215,7 @@ async def test_a_read_that_hangs_is_not_waited_for_long(roots: Roots, log_lines:
     fec = pf("0000:b0:00.0", kind=Kind.ACCELERATOR, driver="vfio-pci", iommu_group=3)
     pools = assigned(host(fec), pool("vf", deviceType="accelerator"))
     began = asyncio.get_running_loop().time()
-    answer = await allocator(roots, pools, reread=hangs).allocate(VF, (fec.id,))
+    answer = await allocator(roots, pools, refresh=hangs).allocate(VF, (fec.id,))
     assert asyncio.get_running_loop().time() - began == pytest.approx(0.5)
     go.set()
     assert [n.host_path for n in answer.nodes] == ["/dev/vfio/vfio", "/dev/vfio/3"]
@@ -233,7 +233,7 @@ async def test_reads_that_hang_are_limited_in_number_and_begun_again_once_they_e
         go.wait(20)
         return devices
 
-    asked = allocator(roots, reread=hangs)
+    asked = allocator(roots, refresh=hangs)
     for _ in range(THREADS["reread"] + 3):
         assert (await asked.allocate(VF, (A,))).envs
     assert len(begun) == THREADS["reread"]
@@ -252,7 +252,7 @@ async def test_a_process_without_descriptors_answers_with_the_facts_of_the_last_
     def fails(_: tuple[Device, ...]) -> tuple[Device, ...]:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
-    assert (await allocator(roots, reread=fails).allocate(VF, (A,))).envs
+    assert (await allocator(roots, refresh=fails).allocate(VF, (A,))).envs
     assert log_lines.fields("allocation.stale_facts") == [{"devices": A}]
 
 
@@ -261,7 +261,7 @@ async def test_a_bug_in_reading_is_not_taken_for_a_slow_read(roots: Roots) -> No
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        await allocator(roots, reread=fails).allocate(VF, (A,))
+        await allocator(roots, refresh=fails).allocate(VF, (A,))
 
 
 async def test_without_its_device_info_file_a_device_is_not_handed_out(roots: Roots) -> None:
@@ -384,15 +384,20 @@ async def test_a_cdi_entry_is_true_when_its_device_is_given_and_stays_as_it_was_
 ) -> None:
     specs = CdiSpecs(roots, on=True)
     file = pool("vf")
-    for held_before, group in ((Held(complete=True), 31), (held("vf", vfio(A, 0, 21)), 41)):
+    for held_before, group in (
+        (AllocatedDevices(complete=True), 31),
+        (held("vf", vfio(A, 0, 21)), 41),
+    ):
         pools = assigned(host(PF0, vfio(A, 0, 21), vfio(B, 1, 22)), file, held=held_before)
         await specs.write(pools)
-        reread = partial(known_as, vfio(A, 0, group))
-        made = allocator(roots, pools, reread=reread, cdi="field", specs=specs)
+        refresh = partial(known_as, vfio(A, 0, group))
+        made = allocator(roots, pools, refresh=refresh, cdi="field", specs=specs)
         assert (await made.allocate(VF, (A,))).cdi_devices == (f"intel.com/net-pci={A}",)
         given = {A: ["/dev/vfio/vfio", f"/dev/vfio/{group}"], B: ["/dev/vfio/vfio", "/dev/vfio/22"]}
         assert named_nodes(roots) == given
-        await specs.write(attrs.evolve(pools, held=Held({A: Holder(VF)}, complete=True)))
+        await specs.write(
+            attrs.evolve(pools, held=AllocatedDevices({A: PodOwner(VF)}, complete=True))
+        )
         assert named_nodes(roots) == given
 
 
@@ -401,7 +406,7 @@ async def test_a_pf_that_got_vfs_since_the_last_scan_is_given_to_nobody(roots: R
     made = allocator(
         roots,
         assigned(host(spare), pool("vf")),
-        reread=lambda _: (attrs.evolve(spare, num_vfs=2),),
+        refresh=lambda _: (attrs.evolve(spare, num_vfs=2),),
     )
     with pytest.raises(DeviceNotUsableError, match="has VFs now"):
         await made.allocate(VF, (spare.id,))
@@ -424,19 +429,19 @@ async def test_a_device_of_which_a_selected_fact_changed_is_refused_and_scanned_
     known = vf(A, IB, 0, rdma=(RdmaDevice("mlx5_1"),), **facts)
     pools = assigned(host(IB, known), pool("vf", selectors))
     bus = Bus()
-    hints: list[HostHint] = []
-    bus.on(HostHint, hints.append)
-    asked = allocator(roots, pools, reread=lambda _: (attrs.evolve(known, **now),), bus=bus)
+    diagnose: list[HostChanged] = []
+    bus.on(HostChanged, diagnose.append)
+    asked = allocator(roots, pools, refresh=lambda _: (attrs.evolve(known, **now),), bus=bus)
     with pytest.raises(DeviceNotUsableError, match=error):
         await asked.allocate(VF, (A,))
-    assert [hint.touched for hint in hints] == [frozenset({A})]
+    assert [hint.touched for hint in diagnose] == [frozenset({A})]
 
 
 async def test_a_selected_fact_that_is_hidden_for_now_is_no_reason_to_refuse(roots: Roots) -> None:
     known = vf(A, IB, 0, pkey=0x8001, rdma=(RdmaDevice("mlx5_1"),))
     pools = assigned(host(IB, known), pool("vf", {"pKeys": ["0x8001"]}))
     hidden = attrs.evolve(known, pkey=None, rdma=())
-    answer = await allocator(roots, pools, reread=lambda _: (hidden,)).allocate(VF, (A,))
+    answer = await allocator(roots, pools, refresh=lambda _: (hidden,)).allocate(VF, (A,))
     assert answer.envs
 
 
@@ -485,7 +490,7 @@ async def test_a_mate_of_a_device_that_was_just_given_is_refused_unless_its_pool
     shares: bool,  # noqa: FBT001 - a parameter of the test
 ) -> None:
     pools = assigned(SHARED, pool("vf", shareIommuGroup=shares))
-    newest = Held({A: Holder(VF)})
+    newest = AllocatedDevices({A: PodOwner(VF)})
     asked = Allocator(
         roots, Bus(), lambda: pools, lambda devices: devices, checks=Checks(held=lambda: newest)
     )
@@ -500,8 +505,8 @@ async def test_of_two_answers_at_once_one_has_the_iommu_group(roots: Roots) -> N
     pools, bus = assigned(SHARED, pool("vf")), Bus()
     given = noted(bus)
 
-    def newest() -> Held:
-        return Held({i: Holder(VF) for event in given for i in event.device_ids})
+    def newest() -> AllocatedDevices:
+        return AllocatedDevices({i: PodOwner(VF) for event in given for i in event.device_ids})
 
     asked = Allocator(
         roots, bus, lambda: pools, lambda devices: devices, checks=Checks(held=newest)
@@ -550,7 +555,7 @@ async def test_a_device_that_is_refused_as_unusable_is_told_on_the_bus(roots: Ro
     bus = Bus()
     refused: list[DevicesReturned] = []
     bus.on(DevicesReturned, refused.append)
-    at = allocator(roots, bus=bus, reread=lambda devices: devices[:1])
+    at = allocator(roots, bus=bus, refresh=lambda devices: devices[:1])
     with pytest.raises(DeviceNotUsableError):
         await at.allocate(VF, (A, B))
     with pytest.raises(UnknownDeviceError):

@@ -31,7 +31,7 @@ class Gate:
     def __init__(self) -> None:
         self._open = threading.Event()
         self.begun = threading.Event()
-        self.undone = threading.Event()
+        self.invalidated = threading.Event()
 
     def work(self) -> str:
         self.begun.set()
@@ -40,7 +40,7 @@ class Gate:
 
     def undo(self, result: str) -> None:
         assert result == "late"
-        self.undone.set()
+        self.invalidated.set()
 
     def open(self) -> None:
         self._open.set()
@@ -120,7 +120,7 @@ async def test_a_result_that_comes_too_late_is_undone(gate: Gate) -> None:
     with pytest.raises(TimeoutError):
         await blocking.call("files", "/dead", gate.work, limit_s=0.01, undo=gate.undo)
     gate.open()
-    assert await asyncio.to_thread(gate.undone.wait, 20)
+    assert await asyncio.to_thread(gate.invalidated.wait, 20)
 
 
 async def test_a_result_whose_caller_was_cancelled_is_undone(gate: Gate) -> None:
@@ -130,7 +130,7 @@ async def test_a_result_whose_caller_was_cancelled_is_undone(gate: Gate) -> None
     with pytest.raises(asyncio.CancelledError):
         await asked
     gate.open()
-    assert await asyncio.to_thread(gate.undone.wait, 20)
+    assert await asyncio.to_thread(gate.invalidated.wait, 20)
 
 
 async def test_a_call_that_was_given_up_before_it_began_is_not_made(gate: Gate) -> None:
@@ -191,7 +191,7 @@ def test_a_call_that_outlives_its_loop_ends_in_silence(gate: Gate) -> None:
 
     asyncio.run(leave_early())
     gate.open()
-    assert gate.undone.wait(20)
+    assert gate.invalidated.wait(20)
     assert asyncio.run(blocking.call("files", "/x", lambda: "answer")) == "answer"
 
 

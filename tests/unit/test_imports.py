@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from agent.host.layout import HostBuilder
+from agent.sample.host_builder import HostBuilder
 
 FORBIDDEN = (
     "agent.cli.demo",
@@ -46,8 +46,8 @@ PYROUTE2_AT_MOST = 20
 SCRIPT = """
 import json, os, signal, sys
 from agent.cli.dispatch import run
-from agent.lean import lean_imports
-with lean_imports():
+from agent.startup import defer_unused_imports
+with defer_unused_imports():
     from agent import logs
 
 awaited = {"netlink.open", "admin.listening"}

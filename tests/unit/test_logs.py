@@ -120,8 +120,8 @@ def test_json_lines_are_strict_json_for_any_value(value: object) -> None:
 
 def test_events_below_the_level_are_not_written() -> None:
     assert written("text", "plugin.list_pushed", logging.INFO, resource="vf") == ""
-    assert written("text", "plugin.retired", logging.INFO, resource="vf") != ""
-    assert written("text", "plugin.retired", logging.ERROR, resource="vf") == ""
+    assert written("text", "plugin.removed", logging.INFO, resource="vf") != ""
+    assert written("text", "plugin.removed", logging.ERROR, resource="vf") == ""
 
 
 def test_an_event_that_is_not_declared_is_a_bug() -> None:

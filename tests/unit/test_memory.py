@@ -12,11 +12,11 @@ import attrs
 from agent.config.load import load_config
 from agent.config.schema import Config
 from agent.discovery.scan import Scanner
-from agent.health.outlook import look
-from agent.host.hardware import E810
-from agent.host.layout import HostBuilder
+from agent.health.pool_health import assess_pool
 from agent.model.link import Links
 from agent.pools.assign import assign
+from agent.sample.hardware import E810
+from agent.sample.host_builder import HostBuilder
 
 BYTES_PER_DEVICE = 1024
 FEW, MANY = 8, 72
@@ -41,10 +41,10 @@ def held(root: Path, vfs: int) -> int:
         scanner.scan()
         snapshot = scanner.scan()
         pools = assign(snapshot, config)
-        outlook = look(None, pools.pools[0], pools, Links(), 0.0, {})
-        offer = outlook.offer()
+        pool_health = assess_pool(None, pools.pools[0], pools, Links(), 0.0, {})
+        offer = pool_health.offer()
         assert len(offer.devices) == vfs
-        return scanner, snapshot, pools, outlook, offer
+        return scanner, snapshot, pools, pool_health, offer
 
     known()  # whatever is cached for good is so now
     gc.collect()

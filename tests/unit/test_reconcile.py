@@ -6,24 +6,24 @@ import attrs
 import pytest
 
 from agent.bus import Bus
-from agent.discovery.monitor import QUIET_S
-from agent.health.records import Cause, Health
-from agent.model.answers import Offer
+from agent.health.verdict import Cause, Health
+from agent.model.answers import DeviceListing
 from agent.model.events import (
     DevicesAllocated,
     DevicesResting,
     DevicesReturned,
-    HostHint,
+    HostChanged,
     LinksChanged,
     SnapshotTaken,
 )
 from agent.model.link import LinkFact, Links
 from agent.model.plugin_events import ResourceLocksChanged
 from agent.model.snapshot import Snapshot
-from agent.pools.held import Holder
-from agent.pools.ledger import CONFIRM_WITHIN_S, REST_S, Word
+from agent.pools.allocated import PodOwner
+from agent.pools.allocation_tracker import CONFIRM_WITHIN_S, REST_S, KubeletReport
 from agent.reconcile import HOLDERS_AWAITED_S, RETRY_FILES_S, Reconciler
 from agent.state_events import HealthChanged, PoolsChanged
+from agent.watch.rescan import QUIET_S
 from tests.support.devices import vf
 from tests.support.log_lines import LogLines
 from tests.support.pools import config, pool
@@ -33,7 +33,7 @@ from tests.support.scripted import RecordingFleet, ScriptedHost, ScriptedSpecs, 
 pytestmark = pytest.mark.looptime
 
 HOLD_S = 1.0
-POD = Holder(VF, "pod", "default", "main")
+POD = PodOwner(VF, "pod", "default", "main")
 
 
 async def test_the_first_pass_offers_every_pool_that_has_devices() -> None:
@@ -148,7 +148,7 @@ async def test_streams_have_their_turns_before_anybody_is_told_of_a_change(
             await asyncio.sleep(0)  # and sending in the next
             order.append("sent")
 
-        def noted(offers: tuple[Offer, ...], elsewhere: frozenset[str]) -> None:
+        def noted(offers: tuple[DeviceListing, ...], elsewhere: frozenset[str]) -> None:
             apply(offers, elsewhere)
             applied.set()
 
@@ -228,14 +228,14 @@ async def test_a_flapping_link_is_told_as_down_once_and_up_once() -> None:
 async def test_a_burst_of_new_vfs_with_a_flap_of_the_pfs_carrier_is_at_most_two_lists() -> None:
     machine = ScriptedHost((family(0)[0],), scan_s=0.01)
     async with node(*machine.devices, pools=(pool("vf", {"pfNames": ["pf0"]}),)) as at:
-        monitoring = asyncio.create_task(machine.monitor(at.bus).run())
+        monitoring = asyncio.create_task(machine.rescan_loop(at.bus).run())
         await asyncio.sleep(1.0)
         asyncio.get_running_loop().call_later(0.02, at.bus.publish, carrier(up=False))
         asyncio.get_running_loop().call_later(0.52, at.bus.publish, carrier(up=True))
         for count in range(1, 9):
             machine.devices = family(8)[: 1 + count]
             for _ in range(4):
-                at.bus.publish(HostHint("uevent"))
+                at.bus.publish(HostChanged("uevent"))
                 await asyncio.sleep(0.005)
         await asyncio.sleep(10.0)
         monitoring.cancel()
@@ -245,12 +245,12 @@ async def test_a_burst_of_new_vfs_with_a_flap_of_the_pfs_carrier_is_at_most_two_
 async def test_vfs_that_come_and_go_fifty_times_end_in_the_truth_each_time() -> None:
     machine = ScriptedHost(family(0)[:0], scan_s=0.01)
     async with node() as at:
-        monitoring = asyncio.create_task(machine.monitor(at.bus).run())
+        monitoring = asyncio.create_task(machine.rescan_loop(at.bus).run())
         await asyncio.sleep(0)
         for turn in range(50):
             for count in (4, 0, 8)[: 1 + turn % 3]:
                 machine.devices = family(count) if count else ()
-                at.bus.publish(HostHint("uevent"))
+                at.bus.publish(HostChanged("uevent"))
                 await asyncio.sleep(0.01)
             await asyncio.sleep(2.0)
             last = at.lists()[-1][1] if at.lists() else ()
@@ -294,11 +294,13 @@ async def test_a_pool_that_is_taken_out_and_comes_back_empty_is_not_offered() ->
 async def test_a_held_device_that_vanishes_is_told_as_unhealthy_and_dropped_when_freed() -> None:
     parent, first, second = family(2)
     async with node(parent, first, second) as at:
-        at.reconciler.holders_told(Word({second.id: POD}, is_complete=True), asked_at=now())
+        at.reconciler.holders_told(
+            KubeletReport({second.id: POD}, is_complete=True), asked_at=now()
+        )
         at.host(parent, first)
         await asyncio.sleep(1.0)
         assert at.lists()[-1][1] == ((first.id, True), (second.id, False))
-        at.reconciler.holders_told(Word({}, is_complete=True), asked_at=now())
+        at.reconciler.holders_told(KubeletReport({}, is_complete=True), asked_at=now())
         await asyncio.sleep(1.0)
         assert at.lists()[-1][1] == ((first.id, True),)
 
@@ -310,7 +312,9 @@ async def test_an_allocation_counts_as_held_from_the_answer_on() -> None:
         at.host(parent, second)
         await asyncio.sleep(1.0)
         assert at.lists()[-1][1] == ((first.id, False), (second.id, True))
-        at.reconciler.holders_told(Word({}, is_complete=True), asked_at=now() + CONFIRM_WITHIN_S)
+        at.reconciler.holders_told(
+            KubeletReport({}, is_complete=True), asked_at=now() + CONFIRM_WITHIN_S
+        )
         await asyncio.sleep(1.0)
         assert at.lists()[-1][1] == ((second.id, True),)
 
@@ -329,14 +333,14 @@ async def test_an_allocation_before_the_first_pass_is_over_is_known() -> None:
     bus = Bus()
     reconciler = Reconciler(bus, RecordingFleet(), ScriptedSpecs())
     bus.publish(DevicesAllocated(VF, ("0000:3b:02.0",)))
-    assert reconciler.ledger.held.of(VF) == {"0000:3b:02.0"}
+    assert reconciler.tracker.held.of(VF) == {"0000:3b:02.0"}
 
 
 async def test_holders_that_are_told_again_cause_no_pass() -> None:
     async with node(*family(2)) as at:
         for _ in range(10):
             at.reconciler.holders_told(
-                Word({family(2)[1].id: POD}, is_complete=True), asked_at=now()
+                KubeletReport({family(2)[1].id: POD}, is_complete=True), asked_at=now()
             )
             await asyncio.sleep(1.0)
         assert at.reconciler.passes == 2
@@ -346,7 +350,7 @@ async def test_the_last_facts_of_a_held_device_are_kept_for_when_it_is_gone() ->
     parent, first = family(1)
     numa = attrs.evolve(first, numa_node=1)
     async with node(parent, numa) as at:
-        at.reconciler.holders_told(Word({first.id: POD}, is_complete=True), asked_at=now())
+        at.reconciler.holders_told(KubeletReport({first.id: POD}, is_complete=True), asked_at=now())
         at.host(parent)
         await asyncio.sleep(1.0)
         (offer,) = at.fleet.applied[-1][1]
@@ -476,10 +480,10 @@ async def test_a_device_whose_pod_failed_soon_rests_and_others_are_preferred(
         at.bus.on(DevicesResting, told.append)
         at.bus.publish(DevicesAllocated(VF, (device,)))
         await asyncio.sleep(31.0)
-        at.reconciler.holders_told(Word({}, is_complete=True), asked_at=now())
+        at.reconciler.holders_told(KubeletReport({}, is_complete=True), asked_at=now())
         assert told == [DevicesResting({device: 31.0 + REST_S})]
         assert at.reconciler.resting() == {device: REST_S}
-        at.reconciler.holders_told(Word({}, is_complete=True), asked_at=now())
+        at.reconciler.holders_told(KubeletReport({}, is_complete=True), asked_at=now())
         assert log_lines.fields("device.resting") == [{"seconds": REST_S, "devices": device}]
         await asyncio.sleep(REST_S)
         assert at.reconciler.resting() == {}

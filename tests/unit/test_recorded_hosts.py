@@ -20,12 +20,12 @@ from agent.discovery.scan import scan
 from agent.errors import DeviceNotUsableError
 from agent.export.cdi import cdi_document
 from agent.export.device_info import device_info_document, device_info_name
-from agent.health.outlook import look
+from agent.health.pool_health import assess_pool
 from agent.kinds import KINDS
 from agent.model.link import Links
 from agent.pools.allocation import allocation, members_for
 from agent.pools.assign import assign
-from agent.pools.records import Pool, Pools
+from agent.pools.pool import Pool, Pools
 from agent.pools.view import document
 from agent.roots import Roots
 from tests.support.trees import dump_tree, load_tree
@@ -55,12 +55,12 @@ def outcome(machine: Path, root: Path) -> dict[str, Any]:
 
 def listed(pool: Pool, pools: Pools) -> list[str]:
     """The list as kubelet is told it: id, health, NUMA node."""
-    outlook = look(None, pool, pools, Links(), 0.0, {})
-    told = outlook.state.told
+    pool_health = assess_pool(None, pool, pools, Links(), 0.0, {})
+    told = pool_health.state.told
     return [
         f"{d.id} {'Healthy' if d.healthy else f'Unhealthy ({told[d.id].detail})'}"
         + ("" if d.numa_node is None else f" numa {d.numa_node}")
-        for d in outlook.offer().devices
+        for d in pool_health.offer().devices
     ]
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from agent.bus import Bus
-from agent.model.events import HostHint
-from agent.pools.records import Pools
+from agent.model.events import HostChanged
+from agent.pools.pool import Pools
 from agent.silent_facts import EVERY_S, scan_silent_facts, silent_facts
 from tests.support.devices import host, pf, vf
 from tests.support.pools import assigned, pool
@@ -42,15 +42,15 @@ def test_only_what_a_pool_depends_on_is_scanned(
 async def test_a_hint_is_given_each_minute_while_a_pool_depends_on_such_facts() -> None:
     bus = Bus()
     loop = asyncio.get_running_loop()
-    hints: list[tuple[float, HostHint]] = []
-    bus.on(HostHint, lambda hint: hints.append((loop.time(), hint)))
+    diagnose: list[tuple[float, HostChanged]] = []
+    bus.on(HostChanged, lambda hint: diagnose.append((loop.time(), hint)))
     pools = Pools()
     began = loop.time()
     task = asyncio.create_task(scan_silent_facts(bus, lambda: pools))
     await asyncio.sleep(EVERY_S * 1.5)
-    assert hints == []
+    assert diagnose == []
     pools = assigned(NODE, pool("vf", {"pKeys": ["0x8001"]}))
     await asyncio.sleep(EVERY_S * 2)
-    hint = HostHint("timer", frozenset({WITH_PKEY.id}))
-    assert hints == [(began + EVERY_S * n, hint) for n in (2, 3)]
+    hint = HostChanged("timer", frozenset({WITH_PKEY.id}))
+    assert diagnose == [(began + EVERY_S * n, hint) for n in (2, 3)]
     task.cancel()

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from agent.tasks import Retry, keep_running, retry_delay_s, together
+from agent.tasks import Retry, keep_running, retry_delay_s, run_all
 
 pytestmark = pytest.mark.looptime
 
@@ -135,7 +135,7 @@ async def test_works_run_side_by_side_until_all_return() -> None:
         await asyncio.sleep(seconds)
         done.append((seconds, now()))
 
-    await together(work(3.0), work(1.0))
+    await run_all(work(3.0), work(1.0))
     assert done == [(1.0, 1.0), (3.0, 3.0)]
 
 
@@ -154,7 +154,7 @@ async def test_one_failure_ends_the_others_before_it_passes_through_bare() -> No
         raise OSError("gone")
 
     with pytest.raises(OSError, match="gone"):
-        await together(patient(), fails(), patient())
+        await run_all(patient(), fails(), patient())
     assert ended == [1.5, 1.5]
 
 
@@ -167,7 +167,7 @@ async def test_cancelling_ends_all_works_first() -> None:
         finally:
             ended.append(now())
 
-    both = asyncio.create_task(together(patient(), patient()))
+    both = asyncio.create_task(run_all(patient(), patient()))
     await asyncio.sleep(2.0)
     both.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -46,10 +46,10 @@ def test_leftovers_of_a_killed_run_are_swept(tmp_path: Path) -> None:
 
 def test_two_runs_at_once_make_it_once(tmp_path: Path) -> None:
     made: list[Path] = []
-    together = Barrier(2)
+    run_all = Barrier(2)
 
     def run() -> None:
-        together.wait()
+        run_all.wait()
         made_once(tmp_path / "target", made.append)
 
     runs = [Thread(target=run) for _ in range(2)]

@@ -21,9 +21,9 @@ from agent.admin.client import ask_explanation, ask_status, watch
 from agent.admin.server import MAX_REQUEST_BYTES, SOCKET, serve_admin
 from agent.admin.service import AdminService
 from agent.errors import NoAgentError
-from agent.journal import Journal
+from agent.event_history import EventHistory
 from agent.rpc.agent import v1
-from agent.standing.state import AgentState
+from agent.status.state import AgentState
 from tests.support.devices import host, pf, vf
 from tests.support.hearing import hearing
 from tests.support.log_lines import LogLines
@@ -47,8 +47,8 @@ class Served:
 
     def __init__(self) -> None:
         self.state = STATE
-        self.journal = Journal(clock=lambda: 7.25)
-        self.service = AdminService(self.now, self.journal, lambda v, d: f"{v}/{d}")
+        self.history = EventHistory(clock=lambda: 7.25)
+        self.service = AdminService(self.now, self.history, lambda v, d: f"{v}/{d}")
 
     def now(self) -> AgentState:
         return self.state
@@ -100,7 +100,7 @@ async def test_an_explanation_comes_over(folder: Path) -> None:
 
 async def test_events_are_followed_live(folder: Path) -> None:
     async with serving(folder) as served:
-        leave = logs.follow(served.journal.note)
+        leave = logs.follow(served.history.note)
         logs.emit("pool.note", resource="r", note="past")
         events = watch(folder, from_now=False)
         first = await anext(events)
@@ -113,11 +113,11 @@ async def test_events_are_followed_live(folder: Path) -> None:
 
 async def test_the_past_can_be_left_out(folder: Path) -> None:
     async with serving(folder) as served:
-        leave = logs.follow(served.journal.note)
+        leave = logs.follow(served.history.note)
         logs.emit("pool.note", resource="r", note="past")
         following = asyncio.ensure_future(anext(watch(folder, from_now=True)))
         await ask_status(folder, devices=False)
-        while not served.journal._waiting:  # noqa: ASYNC110 - the server's own turn
+        while not served.history._waiting:  # noqa: ASYNC110 - the server's own turn
             await asyncio.sleep(0)
         logs.emit("pool.note", resource="r", note="now")
         assert (await following).fields["note"] == "now"
@@ -126,7 +126,7 @@ async def test_the_past_can_be_left_out(folder: Path) -> None:
 
 async def test_a_server_that_ends_ends_its_watchers(folder: Path) -> None:
     async with serving(folder) as served:
-        leave = logs.follow(served.journal.note)
+        leave = logs.follow(served.history.note)
         logs.emit("pool.note", resource="r", note="x")
         leave()
         events = watch(folder, from_now=False)

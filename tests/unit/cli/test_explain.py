@@ -4,11 +4,11 @@ import io
 
 import attrs
 
+from agent.cli.console import Screen
 from agent.cli.explain import show
-from agent.cli.screen import Screen
 from agent.model.link import LinkFact, Links
-from agent.standing.explain import explain
-from agent.standing.state import AgentState
+from agent.status.explain import explain
+from agent.status.state import AgentState
 from tests.support.devices import host, pf, vf
 from tests.support.moment import NOW, moment
 from tests.support.pools import held, pool

@@ -4,14 +4,14 @@ import io
 
 import attrs
 
-from agent.cli.screen import Screen
+from agent.cli.console import Screen
 from agent.cli.status import holder_text, show
-from agent.config.keeper import ConfigStanding
+from agent.config.watcher import ConfigStatus
 from agent.model.device import Netdev
 from agent.model.link import LinkFact, Links
 from agent.rpc.agent import v1
-from agent.standing.state import AgentState, ScanStanding
-from agent.standing.status import status
+from agent.status.report import status
+from agent.status.state import AgentState, ScanStatus
 from tests.support.devices import host, pf, vf
 from tests.support.moment import NOW, moment, server
 from tests.support.pools import held, pool
@@ -23,7 +23,7 @@ VF0, VF1 = (vf(f"0000:3b:02.{i}", PF0, i) for i in range(2))
 NODE = attrs.evolve(host(UPLINK, PF0, VF0, VF1), default_route_netdevs=("eno1",))
 NET = pool("net", {"pfNames": ["pf0"]})
 STATE = attrs.evolve(
-    moment(NODE, NET, held=held("net", VF1)), scan=ScanStanding(2, 0.0042), netlink="open"
+    moment(NODE, NET, held=held("net", VF1)), scan=ScanStatus(2, 0.0042), netlink="open"
 )
 
 
@@ -65,7 +65,7 @@ def test_the_devices_are_listed_on_request() -> None:
 
 
 def test_what_is_missing_and_what_is_worth_knowing_come_first() -> None:
-    rejected = ConfigStanding("f", in_force=True, rejected="f:1: bad comma")
+    rejected = ConfigStatus("f", in_force=True, rejected="f:1: bad comma")
     text = shown(attrs.evolve(STATE, config=rejected, servers=()))
     assert text.splitlines()[0].endswith("not ready")
     assert text.splitlines()[1] == "missing: intel.com/net (2 devices): is not served yet"

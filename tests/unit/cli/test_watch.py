@@ -6,7 +6,7 @@ import logging
 
 from agent import logs
 from agent.cli.watch import document, line
-from agent.journal import Entry
+from agent.event_history import Entry
 from tests.support.log_lines import LogLines
 
 FIELDS: dict[str, object] = {"resource": "r", "note": "two words", "count": 3}

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from agent.config.findings import plain
-from agent.config.json_faults import JsonSyntaxError, Text
+from agent.config.json_errors import JsonSyntaxError, Text
 from agent.config.json_positions import MAX_DEPTH, MAX_VALUES, Object, parse_json
+from agent.config.problems import plain
 
 
 @pytest.mark.parametrize(

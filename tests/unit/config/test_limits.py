@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from agent.bus import Bus
-from agent.config import keeper as keeper_module
-from agent.config.keeper import LARGE_BYTES, ConfigKeeper
+from agent.config import watcher as keeper_module
 from agent.config.limits import (
     MAX_ENTRIES,
     MAX_LENGTH,
@@ -21,6 +20,7 @@ from agent.config.limits import (
     MAX_VALUES_OF_FILE,
 )
 from agent.config.load import Loaded, load_config
+from agent.config.watcher import LARGE_BYTES, ConfigWatcher
 
 VENDOR = {"vendors": ["8086"]}
 
@@ -109,11 +109,11 @@ async def test_a_large_file_is_read_beside_the_loop(
         return load_config(*args, **kwargs)
 
     monkeypatch.setattr(keeper_module, "load_config", watched)
-    keeper = ConfigKeeper(path, Bus(), prefix="x.io", node_name=None, strict=False)
+    config_watcher = ConfigWatcher(path, Bus(), prefix="x.io", node_name=None, strict=False)
     text = json.dumps({"resourceList": [pool("a", VENDOR)]})
     path.write_text(text.ljust(size))
-    await keeper.start()
+    await config_watcher.start()
     path.write_text(text.replace('"a"', '"b"').ljust(size))
-    await keeper.reload()
-    assert [p.name for p in keeper.config.pools] == ["b"]
+    await config_watcher.reload()
+    assert [p.name for p in config_watcher.config.pools] == ["b"]
     assert threads == [beside, beside]

@@ -11,12 +11,12 @@ from agent.config.schema import (
     Criterion,
     HealthPolicy,
     PoolConfig,
-    SelectorSet,
+    SelectorObject,
     Severity,
 )
 from agent.model.device import Kind
 
-VENDOR = SelectorSet((Criterion("vendors", frozenset({"8086"})),))
+VENDOR = SelectorObject((Criterion("vendors", frozenset({"8086"})),))
 
 
 def load(data: bytes | str, *, strict: bool = False) -> Loaded:
@@ -65,7 +65,7 @@ def test_every_key_of_a_pool_is_read() -> None:
         prefix="example.com",
         name="r",
         kind=Kind.ACCELERATOR,
-        selectors=(VENDOR, SelectorSet((Criterion("drivers", frozenset({"vfio-pci"})),))),
+        selectors=(VENDOR, SelectorObject((Criterion("drivers", frozenset({"vfio-pci"})),))),
         exclude_topology=True,
         additional_info={"*": {"a": "1"}, "0000:86:00.1": {"b": "2"}},
         health=HealthPolicy(link=False, recovery_hold_s=2.5),
@@ -80,7 +80,7 @@ def test_criteria_come_in_the_order_of_the_table_and_options_apart() -> None:
         one(selectors={"needVhostNet": True, "isRdma": True, "drivers": ["iavf"], "vendors": ["1"]})
     )
     assert pool.selectors == (
-        SelectorSet(
+        SelectorObject(
             (
                 Criterion("vendors", frozenset({"0001"})),
                 Criterion("drivers", frozenset({"iavf"})),

@@ -10,11 +10,11 @@ import attrs
 import pytest
 
 from agent.discovery.scan import scan
-from agent.host.hardware import ACC100, E810, X710, Hardware, VfHardware
-from agent.host.layout import HostBuilder
 from agent.model.device import Device, Kind, Netdev, Role
 from agent.model.snapshot import Snapshot
 from agent.roots import Roots
+from agent.sample.hardware import ACC100, E810, X710, Hardware, VfHardware
+from agent.sample.host_builder import HostBuilder
 
 PF = "0000:3b:00.0"
 VF0 = "0000:3b:01.0"

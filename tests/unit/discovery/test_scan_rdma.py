@@ -9,9 +9,9 @@ import pytest
 
 from agent.discovery.scan import Scanner, scan
 from agent.host.devlink import ENABLE_RDMA
-from agent.host.hardware import ACC100, CONNECTX6, CONNECTX6_INFINIBAND, Hardware
-from agent.host.layout import HostBuilder
 from agent.model.device import Device, InfinibandPort, Kind, RdmaDevice, Role, VdpaDevice
+from agent.sample.hardware import ACC100, CONNECTX6, CONNECTX6_INFINIBAND, Hardware
+from agent.sample.host_builder import HostBuilder
 
 PF = "0000:03:00.0"
 VF0, VF1 = "0000:03:01.0", "0000:03:01.1"

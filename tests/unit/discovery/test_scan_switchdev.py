@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from agent.discovery.scan import scan
-from agent.host.hardware import CONNECTX6
-from agent.host.layout import HostBuilder, Port
 from agent.model.device import Device
+from agent.sample.hardware import CONNECTX6
+from agent.sample.host_builder import HostBuilder, Port
 
 PF0, PF1 = "0000:03:00.0", "0000:03:00.1"
 SWITCH = "0a1b2c"

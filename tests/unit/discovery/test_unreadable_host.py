@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from agent.bus import Bus
-from agent.discovery.monitor import Monitor
 from agent.discovery.scan import Scanner
 from agent.host import sysfs
-from agent.host.layout import HostBuilder
 from agent.model.events import ScanFailing
 from agent.model.snapshot import Snapshot
+from agent.sample.host_builder import HostBuilder
+from agent.watch.rescan import RescanLoop
 from tests.support.log_lines import LogLines
 
 PF = "0000:3b:00.0"
@@ -136,9 +136,9 @@ async def test_a_scan_that_fails_keeps_the_snapshot_and_says_so_once(log_lines: 
         return Snapshot(generation=generation)
 
     bus.on(ScanFailing, note)
-    monitor = Monitor(scan, bus)
-    snapshot = await monitor.scan_now()
+    rescan_loop = RescanLoop(scan, bus)
+    snapshot = await rescan_loop.scan_now()
     assert snapshot.generation > 1
     assert ["/sys/bus/pci/devices" in error for error in heard] == [True, False]
-    assert monitor.failing == ""
+    assert rescan_loop.failing == ""
     assert log_lines.events().count("host.scan_failed") == 1

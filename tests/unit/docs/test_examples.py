@@ -13,10 +13,10 @@ import pytest
 from agent.cli.validate import run_validate
 from agent.config.load import load_config
 from agent.discovery.scan import scan
-from agent.host.hardware import ACC100, CONNECTX6, CONNECTX6_INFINIBAND, E810
-from agent.host.layout import HostBuilder
 from agent.model.snapshot import Snapshot
 from agent.pools.assign import assign
+from agent.sample.hardware import ACC100, CONNECTX6, CONNECTX6_INFINIBAND, E810
+from agent.sample.host_builder import HostBuilder
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 README = DOCS.parent / "README.md"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agent.cli import demo
-from agent.cli.sample_node import DPDK_POOL
+from agent.sample.node import DPDK_POOL
 
 PICTURES = Path(__file__).resolve().parents[3] / "docs/pictures"
 

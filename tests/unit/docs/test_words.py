@@ -9,11 +9,11 @@ import pytest
 
 from agent.cli.arguments import build_parser
 from agent.cli.completion import _parsers
-from agent.health.records import Cause
+from agent.health.verdict import Cause
 from agent.http.counters import Counters
 from agent.http.exposition import families
 from agent.log_events import EVENTS
-from agent.standing.state import AgentState
+from agent.status.state import AgentState
 
 ROOT = Path(__file__).resolve().parents[3]
 DOCS = ROOT / "docs"

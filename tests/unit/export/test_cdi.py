@@ -22,7 +22,7 @@ from agent.export.cdi import (
 from agent.export.cdi_leftovers import remove_stale_specs
 from agent.model.device import Device, Kind, RdmaDevice, VdpaDevice
 from agent.model.nodes import HostNodes
-from agent.pools.records import Member, Pool, Pools
+from agent.pools.pool import Member, Pool, Pools
 from tests.support.cdi import conflicts, faults, resolve
 from tests.support.devices import host, pf, sf, vf
 from tests.support.pools import assigned, held, one_pool, pool, pool_config

@@ -8,7 +8,7 @@ import attrs
 
 from agent.export.device_info import device_info_document, write_device_info
 from agent.model.device import Device, Kind, RdmaDevice, VdpaDevice
-from agent.pools.records import Pool
+from agent.pools.pool import Pool
 from tests.support.devices import host, pf, sf, vf
 from tests.support.pools import one_pool
 

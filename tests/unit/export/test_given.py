@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from agent.export.given import GivenRecord, read_records, record_name
-from agent.pools.held import Holder
-from agent.pools.ledger import CONFIRM_WITHIN_S
+from agent.pools.allocated import PodOwner
+from agent.pools.allocation_tracker import CONFIRM_WITHIN_S
 from agent.roots import Roots
 from tests.support.log_lines import LogLines
 
@@ -73,7 +73,7 @@ async def test_what_nobody_holds_any_more_is_removed_but_for_a_young_answer(root
     await writer.keep({})
     assert given(roots) == {VF: {A, B}}
     await asyncio.sleep(CONFIRM_WITHIN_S)
-    await writer.keep({A: Holder(VF), B: Holder(SF)})
+    await writer.keep({A: PodOwner(VF), B: PodOwner(SF)})
     assert given(roots) == {VF: {A}}
     await writer.keep({})
     assert list(roots.device_info.iterdir()) == []
@@ -85,7 +85,7 @@ async def test_what_another_agent_recorded_is_read_and_never_written(roots: Root
     await other.add(SF, ["mlx5_core.sf.4", "mlx5_core.sf.5"])
     mine.begin(read_records(roots))
     await other.add(SF, ["mlx5_core.sf.6"])
-    await mine.keep({"mlx5_core.sf.5": Holder(SF)})
+    await mine.keep({"mlx5_core.sf.5": PodOwner(SF)})
     await mine.keep({})
     assert given(roots) == {SF: {"mlx5_core.sf.4", "mlx5_core.sf.5", "mlx5_core.sf.6"}}
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from agent.export.specs import CdiSpecs
-from agent.health.records import Cause, Health
+from agent.health.verdict import Cause, Health
 from agent.model.device import Device
-from agent.pools.held import Held, Holder
-from agent.pools.records import Pools
+from agent.pools.allocated import AllocatedDevices, PodOwner
+from agent.pools.pool import Pools
 from agent.roots import Roots
 from tests.support.devices import host, pf, vf
 from tests.support.inside import in_own_mounts, needs_root
@@ -21,7 +21,7 @@ from tests.support.pools import Json, assigned, pool
 from tests.support.usage import without_descriptors
 
 PF0 = pf("0000:3b:00.0", "pf0", num_vfs=4)
-KNOWN = Held(complete=True)
+KNOWN = AllocatedDevices(complete=True)
 
 
 def vfio(index: int, group: int) -> Device:
@@ -221,8 +221,10 @@ async def test_the_entry_of_a_held_device_outlives_a_moment_without_descriptors(
     specs = CdiSpecs(roots, on=True)
     await specs.write(node(vfio(0, 7)))
     before = contents(roots)
-    holder = Holder("intel.com/vf", "pod", "default", "main")
-    gone = assigned(host(PF0), pool("vf"), held=Held({vfio(0, 7).id: holder}, complete=True))
+    holder = PodOwner("intel.com/vf", "pod", "default", "main")
+    gone = assigned(
+        host(PF0), pool("vf"), held=AllocatedDevices({vfio(0, 7).id: holder}, complete=True)
+    )
     with without_descriptors():
         assert "intel.com/vf" in await specs.write(gone)
     assert not await specs.write(gone)

@@ -11,14 +11,14 @@ import pytest
 from agent.admin.server import SOCKET, serve_admin
 from agent.bus import Bus
 from agent.errors import KubeletUnavailableError
+from agent.event_history import EventHistory
 from agent.export.cdi import cdi_file_name, write_cdi_spec
 from agent.export.device_info import device_info_name, write_device_info
-from agent.journal import Journal
 from agent.kubelet.resource_locks import ResourceLocks
 from agent.model.nodes import HostNodes
-from agent.plugin.sockets import bind_socket
 from agent.roots import LOCK_FOLDER, Roots
-from agent.standing.state import AgentState
+from agent.status.state import AgentState
+from agent.transport.unix_socket import bind_socket
 from tests.support.devices import host, pf, vf
 from tests.support.hearing import hearing
 from tests.support.pools import assigned, pool
@@ -80,7 +80,7 @@ async def test_the_agents_own_socket_takes_the_place_of_a_link(roots: Roots, vic
     roots.run.mkdir(parents=True)
     for name in (SOCKET, f".{SOCKET}"):
         (roots.run / name).symlink_to(victim)
-    service = AdminService(AgentState, Journal(), lambda vendor, device: f"{vendor}{device}")
+    service = AdminService(AgentState, EventHistory(), lambda vendor, device: f"{vendor}{device}")
     with hearing() as heard:
         serving = asyncio.create_task(serve_admin(roots.run, service))
         await heard.until("admin.listening")

@@ -4,11 +4,11 @@ import attrs
 import pytest
 
 from agent.health.assess import assess, faults
-from agent.health.records import HEALTHY, Cause, Health
+from agent.health.verdict import HEALTHY, Cause, Health
 from agent.model.device import Device, Netdev
 from agent.model.link import Links
-from agent.pools.held import Held
-from agent.pools.records import Pools
+from agent.pools.allocated import AllocatedDevices
+from agent.pools.pool import Pools
 from tests.support.devices import host, pf, vf
 from tests.support.pools import assigned, held, pool
 
@@ -33,7 +33,7 @@ def verdicts(pools: Pools) -> list[Health]:
 def judged(
     *devices: Device,
     uplink: Netdev = LIVE,
-    held: Held | None = None,
+    held: AllocatedDevices | None = None,
     selectors: dict[str, object] | None = None,
     **keys: object,
 ) -> list[Health]:

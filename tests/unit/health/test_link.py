@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from agent.health.link import check_link
-from agent.health.records import HEALTHY, Cause, Health
+from agent.health.verdict import HEALTHY, Cause, Health
 from agent.model.device import Device, Netdev
 from agent.model.link import LinkFact, Links, VfLinkPolicy
 from agent.model.snapshot import Snapshot

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agent.health.link import carriers, check_link, unproven_pfs
-from agent.health.records import HEALTHY, Cause, Health
+from agent.health.verdict import HEALTHY, Cause, Health
 from agent.model.device import Device, InfinibandPort, Netdev
 from agent.model.link import LinkFact, Links, VfLinkPolicy
 from agent.model.snapshot import Snapshot

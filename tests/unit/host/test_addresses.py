@@ -13,7 +13,7 @@ import pytest
 
 from agent.host import addresses, sysfs
 from agent.host.addresses import OwnRoutes, is_link_local, legs, owner_of_address
-from agent.host.netlink_wire import attribute
+from agent.host.netlink import attribute
 from agent.host.route_rules import table_of
 from tests.support.netns import NetNamespace, needs_root
 

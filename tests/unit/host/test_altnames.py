@@ -10,7 +10,7 @@ from agent.config.load import load_config
 from agent.daemon import needs
 from agent.discovery.scan import scan
 from agent.host.altnames import ALTNAMES, altnames_of
-from agent.host.layout import HostBuilder
+from agent.sample.host_builder import HostBuilder
 from tests.support.inside import in_own_network, ip, needs_root
 
 PF = "0000:3b:00.0"

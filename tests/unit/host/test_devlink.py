@@ -8,7 +8,7 @@ import pytest
 
 from agent.host import devlink, sysfs
 from agent.host.devlink import DevlinkFacts, parse_info, parse_params
-from agent.host.netlink_wire import attribute
+from agent.host.netlink import attribute
 
 _BUS, _DEVICE, _DRIVER, _SERIAL = 1, 2, 98, 99
 _PARAM, _PARAM_NAME, _PARAM_GENERIC, _PARAM_TYPE = 80, 81, 82, 83

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from agent.host import nodes, sysfs
-from agent.host.hardware import E810
-from agent.host.layout import HostBuilder
 from agent.host.nodes import DevView, NodeReader, read_again, view_of
 from agent.model.nodes import HostNodes
 from agent.roots import Roots
+from agent.sample.hardware import E810
+from agent.sample.host_builder import HostBuilder
 from tests.support.vfio import vfio_device
 
 PF = "0000:3b:00.0"

@@ -16,12 +16,12 @@ from agent.discovery.scan import scan
 from agent.errors import UsageError
 from agent.host import archive as archive_module
 from agent.host.archive import is_archive, unpack, write_archive
-from agent.host.hardware import CONNECTX6, E810, Hardware
-from agent.host.layout import HostBuilder, Port
 from agent.host.recording import Entry
 from agent.model.pci_class import class_need
 from agent.model.snapshot import Snapshot
 from agent.roots import Roots
+from agent.sample.hardware import CONNECTX6, E810, Hardware
+from agent.sample.host_builder import HostBuilder, Port
 from tests.support.trees import dump_tree, load_tree
 
 HOSTS = Path(__file__).resolve().parents[2] / "hosts"

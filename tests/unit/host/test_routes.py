@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from agent.host import routes, sysfs
-from agent.host.netlink_wire import attribute
+from agent.host.netlink import attribute
 from agent.host.routes import Nexthop, default_route_legs, parse_nexthop, resolve
 from tests.support.inside import in_own_network
 from tests.support.netns import NetNamespace, needs_root

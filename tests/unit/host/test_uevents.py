@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import pytest
 
-from agent.host.netlink import Netlink, open_netlink
+from agent.host.link_socket import Netlink, open_netlink
 from agent.host.uevents import Overrun, Uevent, uevent
 from tests.support.inside import in_own_network, ip, needs_root
 from tests.support.netns import NETLINK_KOBJECT_UEVENT, broadcast_uevent

@@ -7,10 +7,10 @@ import pytest
 
 from agent import logs
 from agent.bus import Bus
-from agent.health.outlook import Change
-from agent.health.records import HEALTHY, Cause, Health
+from agent.health.pool_health import Change
+from agent.health.verdict import HEALTHY, Cause, Health
 from agent.http.counters import Counters, Histogram, Recorder
-from agent.model.events import DevicesAllocated, HostHint, LinksChanged, SnapshotTaken
+from agent.model.events import DevicesAllocated, HostChanged, LinksChanged, SnapshotTaken
 from agent.model.link import Links
 from agent.model.plugin_events import ListMade, ListPushed, Registered, RegistrationFailed
 from agent.model.snapshot import Snapshot
@@ -110,9 +110,9 @@ async def test_a_push_is_timed_from_the_event_that_led_to_it(
 
 @pytest.mark.looptime
 async def test_a_push_after_a_scan_is_timed_from_the_hint(agent: Agent, counted: Counters) -> None:
-    agent.tell(HostHint("uevent"))
+    agent.tell(HostChanged("uevent"))
     await asyncio.sleep(0.1)
-    agent.tell(HostHint("uevent"), TAKEN)
+    agent.tell(HostChanged("uevent"), TAKEN)
     agent.reconcile(CHANGED, PUSHED)
     assert counted.push_s.sum == pytest.approx(0.1)
 
@@ -121,10 +121,10 @@ async def test_a_push_after_a_scan_is_timed_from_the_hint(agent: Agent, counted:
 async def test_an_input_without_consequence_leaves_no_trace(
     agent: Agent, counted: Counters
 ) -> None:
-    agent.tell(HostHint("uevent"), TAKEN)
+    agent.tell(HostChanged("uevent"), TAKEN)
     agent.reconcile()
     await asyncio.sleep(5)
-    agent.tell(HostHint("uevent"))
+    agent.tell(HostChanged("uevent"))
     await asyncio.sleep(0.1)
     agent.tell(TAKEN)
     agent.reconcile(CHANGED, PUSHED)

@@ -7,27 +7,27 @@ from typing import Any
 import pytest
 
 from agent import logs
+from agent.event_history import EventHistory
 from agent.http.events import HEARTBEAT_S, event_stream
 from agent.http.messages import Request, Stream
-from agent.journal import Journal
 
 
-def noted(*notes: str) -> Journal:
-    journal = Journal(clock=lambda: 7.25)
-    tell(journal, *notes)
-    return journal
+def noted(*notes: str) -> EventHistory:
+    history = EventHistory(clock=lambda: 7.25)
+    tell(history, *notes)
+    return history
 
 
-def tell(journal: Journal, *notes: str) -> None:
-    leave = logs.follow(journal.note)
+def tell(history: EventHistory, *notes: str) -> None:
+    leave = logs.follow(history.note)
     for note in notes:
         logs.emit("pool.note", resource="r", note=note)
     leave()
 
 
-def asked(journal: Journal, *, seen: str = "", query: dict[str, str] | None = None) -> Stream:
+def asked(history: EventHistory, *, seen: str = "", query: dict[str, str] | None = None) -> Stream:
     headers = {"last-event-id": seen} if seen else {}
-    return event_stream(journal, Request("/events", query or {}, headers), "run1")
+    return event_stream(history, Request("/events", query or {}, headers), "run1")
 
 
 async def take(stream: Stream, count: int) -> list[dict[str, Any]]:
@@ -71,9 +71,9 @@ async def test_a_client_that_comes_back_gets_what_it_missed_of_this_process(
 
 
 async def test_the_past_can_be_left_out() -> None:
-    journal = noted("a", "b")
-    stream = asked(journal, query={"from": "now"})
-    tell(journal, "c")
+    history = noted("a", "b")
+    stream = asked(history, query={"from": "now"})
+    tell(history, "c")
     assert (await take(stream, 1))[0]["number"] == 3
     await stream.chunks.aclose()
 

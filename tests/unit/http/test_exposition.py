@@ -6,13 +6,13 @@ import attrs
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from agent.config.keeper import ConfigStanding
+from agent.config.watcher import ConfigStatus
 from agent.http.counters import Counters
 from agent.http.exposition import exposition, families
 from agent.model.device import Netdev
 from agent.model.link import LinkFact, Links
 from agent.model.traffic import Traffic, VfTraffic
-from agent.standing.state import AgentState, ScanStanding
+from agent.status.state import AgentState, ScanStatus
 from tests.support.devices import host, pf, vf
 from tests.support.moment import moment, server
 from tests.support.pools import held, pool
@@ -104,7 +104,7 @@ def test_what_was_counted_is_told() -> None:
 
 
 def test_the_host_is_told() -> None:
-    state = attrs.evolve(STATE, scan=ScanStanding(2, 0.1, 20.0), netlink="open", overruns=4)
+    state = attrs.evolve(STATE, scan=ScanStatus(2, 0.1, 20.0), netlink="open", overruns=4)
     samples = scraped(state)
     assert value(samples, "sriov_agent_functions", kind="netDevice", role="VF") == 2
     assert value(samples, "sriov_agent_pf_up", pf="pf0", pf_address=PF0.id) == 1
@@ -122,7 +122,7 @@ def test_a_pf_whose_name_is_no_text_is_told() -> None:
 
 
 def test_the_configuration_is_told() -> None:
-    config = ConfigStanding("f", True, "bad comma", ("intel.com/x",), reloads=2, failures=1)
+    config = ConfigStatus("f", True, "bad comma", ("intel.com/x",), reloads=2, failures=1)
     samples = scraped(attrs.evolve(STATE, config=config))
     assert value(samples, "sriov_agent_config_reload_success") == 0
     assert value(samples, "sriov_agent_config_reloads_total", result="success") == 2

@@ -7,12 +7,12 @@ from typing import Any
 import attrs
 import pytest
 
-from agent.config.keeper import ConfigStanding
+from agent.config.watcher import ConfigStatus
+from agent.event_history import EventHistory
 from agent.http.messages import Answer, Request, Stream, plain
 from agent.http.site import Site
-from agent.journal import Journal
 from agent.model.link import LinkFact, Links
-from agent.standing.state import AgentState
+from agent.status.state import AgentState
 from tests.support.devices import host, pf, vf
 from tests.support.moment import moment
 from tests.support.pools import pool
@@ -29,7 +29,7 @@ class Shown:
 
     def __init__(self, state: AgentState = STATE) -> None:
         self.state = state
-        self.site = Site(lambda: self.state, Journal(), self._metrics, lambda v, d: f"{v}/{d}")
+        self.site = Site(lambda: self.state, EventHistory(), self._metrics, lambda v, d: f"{v}/{d}")
 
     async def _metrics(self, state: AgentState) -> Answer:
         return plain(f"metrics of {state.version}")
@@ -50,7 +50,7 @@ async def test_the_loop_that_answers_lives() -> None:
 async def test_ready_is_200_with_details_and_not_ready_503_with_what_is_missing() -> None:
     shown = Shown()
     assert await shown.get("/readyz") == plain("ready\n")
-    rejected = ConfigStanding("f", in_force=True, rejected="f:1:2: trailing comma")
+    rejected = ConfigStatus("f", in_force=True, rejected="f:1:2: trailing comma")
     shown.state = attrs.evolve(STATE, config=rejected)
     told = await shown.get("/readyz")
     assert told.status == 200
@@ -140,7 +140,7 @@ async def test_anything_else_is_not_there_and_the_paths_are_told(path: str) -> N
         {"links": Links({7: LinkFact(7, "pf0", carrier=False)})},
         {"servers": ()},
         {"netlink": "closed"},
-        {"config": ConfigStanding("f", in_force=True, rejected="f:1:2: trailing comma")},
+        {"config": ConfigStatus("f", in_force=True, rejected="f:1:2: trailing comma")},
     ],
     ids=["links", "servers", "netlink", "config"],
 )
@@ -160,7 +160,7 @@ async def test_the_state_is_asked_for_in_the_loop_whatever_is_made_of_it_elsewhe
         loops.append(asyncio.get_running_loop())
         return STATE
 
-    site = Site(state, Journal(), Shown()._metrics, lambda v, d: f"{v}/{d}")
+    site = Site(state, EventHistory(), Shown()._metrics, lambda v, d: f"{v}/{d}")
     for path in ("/readyz", "/status", "/metrics"):
         assert isinstance(await site.serve(Request(path)), Answer)
     await site.serve(Request("/explain", {"subject": "net"}))

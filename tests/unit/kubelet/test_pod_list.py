@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.errors import KubeletUnavailableError
-from agent.kubelet.pod_list import PODS_AT_MOST, Holding, read_pod_list
+from agent.kubelet.pod_list import PODS_AT_MOST, ContainerAllocation, read_pod_list
 from agent.rpc import v1
 from tests.support.protocol import message
 
@@ -33,7 +33,7 @@ def encoded(entries: list[tuple[str, str, str, str, list[str]]]) -> bytes:
     return data
 
 
-def decoded(data: bytes) -> tuple[Holding, ...]:
+def decoded(data: bytes) -> tuple[ContainerAllocation, ...]:
     """The same by the generated decoder, which makes objects of everything."""
     found: dict[tuple[str, str, str, str], set[str]] = {}
     for pod in v1.ListPodResourcesResponse.parse(data).pod_resources:
@@ -43,14 +43,14 @@ def decoded(data: bytes) -> tuple[Holding, ...]:
                 ids = [i for i in devices.device_ids if _is_ours(devices.resource_name, i)]
                 if ids:
                     found.setdefault(key, set()).update(ids)
-    return tuple(Holding(*key, tuple(sorted(found[key]))) for key in sorted(found))
+    return tuple(ContainerAllocation(*key, tuple(sorted(found[key]))) for key in sorted(found))
 
 
 def _is_ours(resource: str, device_id: str) -> bool:
     return resource == VF or device_id in {"0000:3b:02.1", "mlx5_core.sf.4"}
 
 
-def read(data: bytes, *resources: str) -> tuple[Holding, ...]:
+def read(data: bytes, *resources: str) -> tuple[ContainerAllocation, ...]:
     return read_pod_list(data, resources or (VF,), lambda *_: False).holdings
 
 
@@ -94,7 +94,9 @@ def test_bytes_that_are_no_list_of_pods_are_not_understood(data: bytes) -> None:
 def test_unknown_fields_of_every_type_are_skipped() -> None:
     known = encoded([("ns", "pod", "main", VF, ["a"])])
     unknown = b"\x78\x96\x01" + b"\x7a\x02hi" + b"\x7d1234" + b"\x79" + b"12345678"
-    assert read(unknown + known + unknown) == (Holding("ns", "pod", "main", VF, ("a",)),)
+    assert read(unknown + known + unknown) == (
+        ContainerAllocation("ns", "pod", "main", VF, ("a",)),
+    )
 
 
 def test_pods_are_asked_about_until_one_is_accepted() -> None:
@@ -124,7 +126,7 @@ def test_a_large_answer_takes_little_memory_beside_its_bytes() -> None:
     data = reply.SerializeToString() + encoded([("ns", "mine", "main", VF, ["a"])])
     assert len(data) > 11 * 2**20
     tracemalloc.start()
-    assert read(data) == (Holding("ns", "mine", "main", VF, ("a",)),)
+    assert read(data) == (ContainerAllocation("ns", "mine", "main", VF, ("a",)),)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 2**20

@@ -10,13 +10,13 @@ import pytest
 from agent.bus import Bus
 from agent.kubelet import podresources
 from agent.kubelet.checkpoint import Claim
-from agent.kubelet.hints import KubeletSocketAppeared
-from agent.kubelet.pod_list import Holding
+from agent.kubelet.events import KubeletSocketAppeared
+from agent.kubelet.pod_list import ContainerAllocation
 from agent.kubelet.podresources import (
-    Holdings,
-    HoldingsFollower,
-    HoldingsRead,
-    read_holdings,
+    PodAllocations,
+    PodResourcesPoller,
+    PodResourcesRead,
+    list_pod_resources,
 )
 from agent.kubelet.sources import Sources
 from agent.model.events import DevicesAllocated
@@ -31,8 +31,8 @@ def _log_level(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
 
 
-HELD = Holdings((Holding("test", "web", "app", VF, ("a", "b")),))
-PARTIAL = Holdings(is_complete=False)
+HELD = PodAllocations((ContainerAllocation("test", "web", "app", VF, ("a", "b")),))
+PARTIAL = PodAllocations(is_complete=False)
 NOTHING: frozenset[Claim] = frozenset()
 CLAIMED = frozenset({Claim(VF, "a", "uid-1"), Claim(VF, "b", "uid-1")})
 ALLOCATED = DevicesAllocated(VF, ("a",))
@@ -49,11 +49,11 @@ async def test_what_pods_hold_is_read_and_other_resources_are_left_out(roots: Ro
         service.holds("web", "app", "other.io/gpu", "g")
         service.holds("db", "main", "intel.com/rdma", "r")
         service.holds("idle", "main", VF)
-        holdings = await read_holdings(roots, OURS, ANY_POD)
-    assert holdings == Holdings(
+        holdings = await list_pod_resources(roots, OURS, ANY_POD)
+    assert holdings == PodAllocations(
         (
-            Holding("test", "db", "main", "intel.com/rdma", ("r",)),
-            Holding("test", "web", "app", VF, ("a", "b", "c")),
+            ContainerAllocation("test", "db", "main", "intel.com/rdma", ("r",)),
+            ContainerAllocation("test", "web", "app", VF, ("a", "b", "c")),
         )
     )
     assert holdings.of(VF) == {"a", "b", "c"}
@@ -68,14 +68,14 @@ async def test_a_reply_of_fifteen_mebibytes_is_read(roots: Roots) -> None:
         service.holds("web", "app", VF, "a")
         size = service.reply.ByteSize()
         assert 15 * 2**20 < size < 16 * 2**20
-        holdings = await read_holdings(roots, OURS, ANY_POD, limit_s=20)
-    assert holdings == Holdings((Holding("test", "web", "app", VF, ("a",)),))
+        holdings = await list_pod_resources(roots, OURS, ANY_POD, limit_s=20)
+    assert holdings == PodAllocations((ContainerAllocation("test", "web", "app", VF, ("a",)),))
 
 
 async def test_a_longer_reply_is_refused(roots: Roots, caplog: pytest.LogCaptureFixture) -> None:
     with PodResources(roots.kubelet) as service:
         service.holds("web", "x" * 17 * 2**20, VF, "a")
-        assert await read_holdings(roots, OURS, ANY_POD, limit_s=20) is None
+        assert await list_pod_resources(roots, OURS, ANY_POD, limit_s=20) is None
     assert "over the limit" in caplog.records[0].fields["error"]  # type: ignore[attr-defined]
 
 
@@ -83,15 +83,15 @@ async def test_a_kubelet_without_the_service_is_said_once(
     roots: Roots, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(5):
-        assert await read_holdings(roots, OURS, ANY_POD) is None
-    assert [r.message for r in caplog.records] == ["kubelet.holdings_unknown"]
+        assert await list_pod_resources(roots, OURS, ANY_POD) is None
+    assert [r.message for r in caplog.records] == ["kubelet.pod_resources_unavailable"]
 
 
 async def test_a_kubelet_that_does_not_answer_leaves_the_loop_alone(roots: Roots) -> None:
     service = PodResources(roots.kubelet)
     service.hang = threading.Event()
     with service:
-        reading = asyncio.create_task(read_holdings(roots, OURS, ANY_POD, limit_s=0.2))
+        reading = asyncio.create_task(list_pod_resources(roots, OURS, ANY_POD, limit_s=0.2))
         turns = 0
         while not reading.done():
             await asyncio.sleep(0)
@@ -107,46 +107,49 @@ async def test_a_peer_that_hangs_up_at_once_is_an_unavailable_kubelet(roots: Roo
         lambda _, writer: writer.close(), roots.pod_resources_socket
     )
     async with server:
-        assert await read_holdings(roots, OURS, ANY_POD) is None
+        assert await list_pod_resources(roots, OURS, ANY_POD) is None
 
 
 async def test_a_socket_on_which_nobody_listens_is_an_unavailable_kubelet(roots: Roots) -> None:
     roots.pod_resources_socket.parent.mkdir()
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(str(roots.pod_resources_socket))
-        assert await read_holdings(roots, OURS, ANY_POD) is None
+        assert await list_pod_resources(roots, OURS, ANY_POD) is None
 
 
 class Rhythm:
     """Runs a follower in virtual time and notes when it asks."""
 
     def __init__(
-        self, first: Holdings | None, *answers: Holdings | None, claims: frozenset[Claim] = NOTHING
+        self,
+        first: PodAllocations | None,
+        *answers: PodAllocations | None,
+        claims: frozenset[Claim] = NOTHING,
     ) -> None:
         self.bus = Bus()
         self.asked_at: list[float] = []
-        self.told: list[HoldingsRead] = []
+        self.told: list[PodResourcesRead] = []
         self.held: frozenset[str] = frozenset()
         self._first = first
         self._answers = list(answers)
         self._claims = claims
-        self.bus.on(HoldingsRead, self._note)
-        self._follower = HoldingsFollower(self.bus, self._read, lambda: self.held)
+        self.bus.on(PodResourcesRead, self._note)
+        self._follower = PodResourcesPoller(self.bus, self._read, lambda: self.held)
 
-    def _note(self, read: HoldingsRead) -> None:
+    def _note(self, read: PodResourcesRead) -> None:
         """Believe as the ledger does: what a complete answer lacks is free."""
         self.told.append(read)
         listed = read.holdings.by_device.keys() if read.holdings else set()
         is_complete = read.holdings is not None and read.holdings.is_complete
         self.held = frozenset(listed if is_complete else listed | self.held)
 
-    async def _read(self) -> HoldingsRead:
+    async def _read(self) -> PodResourcesRead:
         now = asyncio.get_running_loop().time()
         self.asked_at.append(now)
-        answer = self._answers.pop(0) if self._answers else Holdings()
-        return HoldingsRead(answer, now, self._claims)
+        answer = self._answers.pop(0) if self._answers else PodAllocations()
+        return PodResourcesRead(answer, now, self._claims)
 
-    def believed(self) -> list[tuple[float, Holdings]]:
+    def believed(self) -> list[tuple[float, PodAllocations]]:
         """The complete answers, with their times."""
         read = ((r.asked_at, r.holdings) for r in self.told)
         return [(at, h) for at, h in read if h is not None and h.is_complete]
@@ -154,13 +157,13 @@ class Rhythm:
     async def run(
         self,
         duration_s: float,
-        *hints: tuple[float, object],
-        asking: asyncio.Future[HoldingsRead] | None = None,
+        *diagnose: tuple[float, object],
+        asking: asyncio.Future[PodResourcesRead] | None = None,
     ) -> None:
         loop = asyncio.get_running_loop()
-        for at_s, hint in hints:
+        for at_s, hint in diagnose:
             loop.call_at(at_s, self.bus.publish, hint)
-        self._follower.hear(HoldingsRead(self._first, 0, self._claims))
+        self._follower.hear(PodResourcesRead(self._first, 0, self._claims))
         self.told.clear()
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(duration_s):
@@ -169,40 +172,40 @@ class Rhythm:
 
 @pytest.mark.looptime
 async def test_nothing_is_asked_while_nothing_is_held() -> None:
-    rhythm = Rhythm(Holdings())
+    rhythm = Rhythm(PodAllocations())
     await rhythm.run(3600)
     assert rhythm.asked_at == []
 
 
 @pytest.mark.looptime
 async def test_while_something_is_held_kubelet_is_asked_each_half_minute() -> None:
-    rhythm = Rhythm(HELD, HELD, HELD, Holdings())
+    rhythm = Rhythm(HELD, HELD, HELD, PodAllocations())
     await rhythm.run(3600)
     assert rhythm.asked_at == [30, 60, 90]
-    assert rhythm.believed() == [(30, HELD), (60, HELD), (90, Holdings())]
+    assert rhythm.believed() == [(30, HELD), (60, HELD), (90, PodAllocations())]
 
 
 @pytest.mark.looptime
 async def test_an_allocation_is_followed_by_a_question_and_by_one_more_later() -> None:
-    rhythm = Rhythm(Holdings())
+    rhythm = Rhythm(PodAllocations())
     await rhythm.run(3600, (10, ALLOCATED), (10.5, ALLOCATED))
     assert rhythm.asked_at == [11, 41]
 
 
 @pytest.mark.looptime
 async def test_many_allocations_are_asked_about_in_turns_of_five_seconds() -> None:
-    rhythm = Rhythm(Holdings(), HELD, HELD, HELD, HELD, HELD)
+    rhythm = Rhythm(PodAllocations(), HELD, HELD, HELD, HELD, HELD)
     await rhythm.run(20, *((10 + i / 10, ALLOCATED) for i in range(60)))
     assert rhythm.asked_at == [11, 16]
 
 
 @pytest.mark.looptime
 async def test_a_kubelet_silent_at_start_is_asked_again_until_it_answers() -> None:
-    rhythm = Rhythm(None, *[None] * 7, Holdings())
+    rhythm = Rhythm(None, *[None] * 7, PodAllocations())
     await rhythm.run(3600)
     quick = [0.03, 0.06, 0.09, 0.12, 0.15]
     assert rhythm.asked_at == pytest.approx([*quick, 1.15, 3.15, 8.15])
-    assert [holdings for _, holdings in rhythm.believed()] == [Holdings()]
+    assert [holdings for _, holdings in rhythm.believed()] == [PodAllocations()]
 
 
 @pytest.mark.looptime
@@ -214,7 +217,7 @@ async def test_a_question_without_an_answer_is_asked_again_soon() -> None:
 
 @pytest.mark.looptime
 async def test_what_is_allocated_before_it_runs_is_asked_about() -> None:
-    rhythm = Rhythm(Holdings())
+    rhythm = Rhythm(PodAllocations())
     rhythm.bus.publish(ALLOCATED)
     await rhythm.run(20)
     assert rhythm.asked_at == [1]
@@ -222,16 +225,18 @@ async def test_what_is_allocated_before_it_runs_is_asked_about() -> None:
 
 @pytest.mark.looptime
 async def test_a_new_kubelet_is_asked_soon() -> None:
-    rhythm = Rhythm(Holdings())
+    rhythm = Rhythm(PodAllocations())
     await rhythm.run(20, (10, KubeletSocketAppeared()))
     assert rhythm.asked_at == [11]
 
 
 @pytest.mark.looptime
-@pytest.mark.parametrize("second", [HELD, Holdings()])
-async def test_a_new_kubelet_that_forgets_devices_is_asked_once_more(second: Holdings) -> None:
+@pytest.mark.parametrize("second", [HELD, PodAllocations()])
+async def test_a_new_kubelet_that_forgets_devices_is_asked_once_more(
+    second: PodAllocations,
+) -> None:
     """Until it has heard of its pods it may know of none."""
-    rhythm = Rhythm(HELD, Holdings(), second)
+    rhythm = Rhythm(HELD, PodAllocations(), second)
     await rhythm.run(20, (10, KubeletSocketAppeared()))
     assert rhythm.asked_at == [11, 16]
     assert rhythm.believed() == [(16, second)]
@@ -247,9 +252,9 @@ async def test_a_new_kubelet_that_knows_all_devices_is_believed_at_once() -> Non
 
 @pytest.mark.looptime
 async def test_what_a_doubtful_answer_lists_is_published_at_once() -> None:
-    rhythm = Rhythm(HELD, Holdings())
+    rhythm = Rhythm(HELD, PodAllocations())
     await rhythm.run(12, (10, KubeletSocketAppeared()))
-    assert rhythm.told == [HoldingsRead(PARTIAL, 11, NOTHING)]
+    assert rhythm.told == [PodResourcesRead(PARTIAL, 11, NOTHING)]
 
 
 @pytest.mark.looptime
@@ -264,24 +269,24 @@ async def test_an_answer_before_kubelet_knows_its_pods_frees_nothing() -> None:
 async def test_a_loss_that_the_checkpoint_contradicts_is_believed_from_the_second_answer_on() -> (
     None
 ):
-    rhythm = Rhythm(HELD, Holdings(), Holdings(), claims=CLAIMED)
+    rhythm = Rhythm(HELD, PodAllocations(), PodAllocations(), claims=CLAIMED)
     await rhythm.run(60)
     assert rhythm.asked_at == [30, 35]
-    assert rhythm.believed() == [(35, Holdings())]
+    assert rhythm.believed() == [(35, PodAllocations())]
 
 
 @pytest.mark.looptime
 async def test_a_kubelet_that_restarts_while_it_is_doubted_is_doubted_again() -> None:
-    rhythm = Rhythm(HELD, Holdings(), Holdings(), Holdings())
+    rhythm = Rhythm(HELD, PodAllocations(), PodAllocations(), PodAllocations())
     await rhythm.run(40, (10, KubeletSocketAppeared()), (12, KubeletSocketAppeared()))
-    assert rhythm.believed() == [(21, Holdings())]
+    assert rhythm.believed() == [(21, PodAllocations())]
 
 
 @pytest.mark.looptime
 async def test_a_question_under_way_at_the_start_is_the_first_answer() -> None:
     rhythm = Rhythm(None)
-    under_way: asyncio.Future[HoldingsRead] = asyncio.Future()
-    under_way.set_result(HoldingsRead(HELD, 0.0))
+    under_way: asyncio.Future[PodResourcesRead] = asyncio.Future()
+    under_way.set_result(PodResourcesRead(HELD, 0.0))
     await rhythm.run(10, asking=under_way)
     assert rhythm.believed() == [(0, HELD)]
     assert rhythm.asked_at == []
@@ -293,7 +298,7 @@ async def test_decoding_is_part_of_the_time_limit(
     decoding = threading.Event()
     monkeypatch.setattr(podresources, "read_pod_list", lambda *_: decoding.wait(20))
     with PodResources(roots.kubelet):
-        assert await read_holdings(roots, OURS, ANY_POD, limit_s=0.5) is None
+        assert await list_pod_resources(roots, OURS, ANY_POD, limit_s=0.5) is None
     decoding.set()
     assert "not read within 0.5 s" in caplog.records[0].fields["error"]  # type: ignore[attr-defined]
 
@@ -314,7 +319,7 @@ async def test_an_answer_is_complete_once_it_has_the_agents_own_pod(
     with PodResources(roots.kubelet) as service:
         service.holds("web", "app", VF, "a")
         service.holds("agent-x1", "agent", "other.io/none")
-        answer = await read_holdings(roots, OURS, sources)
+        answer = await list_pod_resources(roots, OURS, sources)
     assert answer is not None
     assert answer.is_complete is is_complete
 
@@ -328,12 +333,12 @@ async def test_static_pods_alone_do_not_make_an_answer_complete(
     with PodResources(roots.kubelet) as service:
         service.holds("agent-node-1", "agent", "other.io/none")
         service.holds(pod, "main", "other.io/none")
-        answer = await read_holdings(roots, OURS, Sources(pod=own, node="Node-1"))
+        answer = await list_pod_resources(roots, OURS, Sources(pod=own, node="Node-1"))
     assert answer is not None
     assert answer.is_complete is is_complete
 
 
 async def test_an_answer_without_pods_is_not_complete(roots: Roots) -> None:
     with PodResources(roots.kubelet):
-        answer = await read_holdings(roots, OURS, ANY_POD)
+        answer = await list_pod_resources(roots, OURS, ANY_POD)
     assert answer == PARTIAL

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from agent.bus import Bus
-from agent.kubelet.hints import PluginFoldersChanged
+from agent.kubelet.events import PluginFoldersChanged
 from agent.kubelet.resource_locks import ResourceLocks
 from agent.kubelet.watch import KubeletWatch
 from agent.model.plugin_events import ResourceLocksChanged, ServerEnded
@@ -130,7 +130,7 @@ async def test_a_resource_is_taken_over_when_its_holder_ends_however_it_ends(
                     process.send_signal(end)
                 await until(bus, lambda: locks.want({A, B}) == {A, B})
             assert f"pid {os.getpid()} " in lock_file(roots, A).read_text()
-            await heard.until("lock.taken")
+            await heard.until("lock.acquired")
 
 
 async def test_a_resource_that_a_live_holder_gives_up_is_taken_over(roots: Roots) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.bus import Bus
-from agent.kubelet.hints import (
+from agent.kubelet.events import (
     KubeletSocketAppeared,
     KubeletSocketVanished,
     PluginFoldersChanged,
@@ -34,13 +34,13 @@ class Hints:
         self.seen.append(hint)
         self._came.set()
 
-    async def until(self, *hints: object) -> None:
+    async def until(self, *diagnose: object) -> None:
         """Wait for exactly these hints, then forget them."""
         async with asyncio.timeout(10):
-            while len(self.seen) < len(hints):
+            while len(self.seen) < len(diagnose):
                 self._came.clear()
                 await self._came.wait()
-        assert tuple(self.seen) == hints
+        assert tuple(self.seen) == diagnose
         self.seen.clear()
 
 
@@ -59,18 +59,18 @@ def bind(path: Path) -> None:
 
 
 async def test_kubelet_sock_is_told_as_it_comes_and_goes(roots: Roots) -> None:
-    async with watching(roots) as hints:
+    async with watching(roots) as diagnose:
         bind(roots.kubelet_socket)
-        await hints.until(KubeletSocketAppeared())
+        await diagnose.until(KubeletSocketAppeared())
         roots.kubelet_socket.unlink()
-        await hints.until(KubeletSocketVanished())
+        await diagnose.until(KubeletSocketVanished())
 
 
 async def test_sockets_are_told_as_they_come_go_or_lose_their_name_and_other_files_never(
     roots: Roots,
 ) -> None:
     roots.plugins_registry.mkdir()
-    async with watching(roots) as hints:
+    async with watching(roots) as diagnose:
         for folder in (roots.device_plugins, roots.plugins_registry):
             for name in (".x.sock", "kubelet_internal_checkpoint"):
                 (folder / name).touch()
@@ -80,14 +80,14 @@ async def test_sockets_are_told_as_they_come_go_or_lose_their_name_and_other_fil
             (folder / "other").touch()
             (folder / "other").rename(socket_file)
             socket_file.unlink()
-            await hints.until(*(PluginSocketChanged(socket_file),) * 3)
+            await diagnose.until(*(PluginSocketChanged(socket_file),) * 3)
 
 
 async def test_folders_that_come_and_go_are_told(roots: Roots) -> None:
-    async with watching(roots) as hints:
+    async with watching(roots) as diagnose:
         roots.plugins_registry.mkdir()
-        await hints.until(PluginFoldersChanged())
+        await diagnose.until(PluginFoldersChanged())
         shutil.rmtree(roots.plugins_registry)
-        await hints.until(PluginFoldersChanged())
+        await diagnose.until(PluginFoldersChanged())
         bind(roots.kubelet_socket)
-        await hints.until(KubeletSocketAppeared())
+        await diagnose.until(KubeletSocketAppeared())

@@ -3,20 +3,20 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.model.answers import Advertised
+from agent.model.answers import ListedDevice
 from agent.plugin.encoding import encode_list
 from agent.rpc import v1beta1
 from tests.support.protocol import message
 
 devices = st.builds(
-    Advertised,
+    ListedDevice,
     id=st.text(st.characters(codec="utf-8"), max_size=300),
     healthy=st.booleans(),
     numa_node=st.none() | st.integers(0, 2**40),
 )
 
 
-def encoded_by_the_library(listed: list[Advertised]) -> bytes:
+def encoded_by_the_library(listed: list[ListedDevice]) -> bytes:
     return bytes(
         v1beta1.ListAndWatchResponse(
             devices=[
@@ -34,7 +34,7 @@ def encoded_by_the_library(listed: list[Advertised]) -> bytes:
 
 
 @given(st.lists(devices))
-def test_the_bytes_are_those_of_the_library(listed: list[Advertised]) -> None:
+def test_the_bytes_are_those_of_the_library(listed: list[ListedDevice]) -> None:
     if any(not device.id for device in listed):
         # No device has an empty id; proto3 leaves the field out, the encoder does not.
         listed = [device for device in listed if device.id]
@@ -42,7 +42,7 @@ def test_the_bytes_are_those_of_the_library(listed: list[Advertised]) -> None:
 
 
 def test_googles_decoder_reads_the_list() -> None:
-    listed = (Advertised("a", True, 0), Advertised("b", False, 3), Advertised("c"))
+    listed = (ListedDevice("a", True, 0), ListedDevice("b", False, 3), ListedDevice("c"))
     decoded = message("v1beta1.ListAndWatchResponse").FromString(encode_list(listed))
     assert [(d.id, d.health, [n.id for n in d.topology.nodes]) for d in decoded.devices] == [
         ("a", "Healthy", [0]),

@@ -13,8 +13,8 @@ import pytest
 from agent.errors import SocketPathTooLongError
 from agent.model.plugin_events import Registered, RegistrationFailed
 from agent.plugin.generation import Limits
-from agent.plugin.sockets import socket_token
 from agent.roots import Roots
+from agent.transport.unix_socket import socket_token
 from tests.support.fleet import offer, plugin_sockets, running_fleet
 from tests.support.kubelet import Kubelet
 
@@ -87,7 +87,7 @@ async def test_a_go_plugin_that_serves_the_resource_is_named_and_left_alone(
             await asyncio.sleep(0)
             await asyncio.sleep(0)
         assert path.exists()
-    (record,) = (r for r in caplog.records if r.message == "plugin.other_live")
+    (record,) = (r for r in caplog.records if r.message == "plugin.conflict")
     assert record.fields == {"resource": VF, "socket": path}  # type: ignore[attr-defined]
 
 

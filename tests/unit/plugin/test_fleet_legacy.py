@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 from agent.allocator import FRESH_WITHIN_S
-from agent.kubelet.hints import KubeletSocketAppeared, PluginFoldersChanged
+from agent.kubelet.events import KubeletSocketAppeared, PluginFoldersChanged
 from agent.model.plugin_events import (
     ListMade,
     ListPushed,
@@ -331,7 +331,7 @@ async def test_streams_that_end_soon_are_answered_less_and_less_often_and_told_o
             await drop_streams(node, kubelet, drops)
     names = [name for name, _ in heard.events]
     assert [names.count(n) for n in ("plugin.stream_lost", "plugin.unsteady")] == [1, 1]
-    assert "plugin.undone" not in names  # the agent removes its sockets itself
+    assert "plugin.invalidated" not in names  # the agent removes its sockets itself
 
 
 async def test_a_stream_that_lived_is_answered_at_once_and_told_each_time(roots: Roots) -> None:

@@ -16,14 +16,14 @@ from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.settings import SettingCodes
 
-from agent.host.inotify import DirectoryWatch, EntryChanged
-from agent.model.answers import Advertised
+from agent.inotify import DirectoryWatch, EntryChanged
+from agent.model.answers import ListedDevice
 from agent.model.plugin_events import ListPushed, StreamLost
-from agent.plugin.feed import DeviceFeed
+from agent.plugin.device_list import DeviceList
 from agent.plugin.server import PoolServer
 from agent.plugin.service import DevicePluginService
-from agent.plugin.signal import Signal
 from agent.roots import Roots
+from agent.wakeup import Wakeup
 from tests.support.fleet import FixedAnswers, Node, Silent, offer, plugin_sockets, running_fleet
 from tests.support.kubelet import PATIENCE_S, Kubelet
 from tests.support.protocol import message, stub
@@ -111,21 +111,21 @@ async def test_a_stalled_reader_disturbs_nobody_and_is_overtaken(roots: Roots) -
 
 
 async def test_a_peer_that_does_not_even_read_its_socket_is_cut_off(roots: Roots) -> None:
-    signal = Signal()
-    feed = DeviceFeed(signal, Silent())
-    feed.publish(tuple(Advertised(f"0000:{i:04x}:00.0") for i in range(40_000)))
-    service = DevicePluginService(VF, feed, FixedAnswers(), lambda _: None, preference=False)
+    signal = Wakeup()
+    device_list = DeviceList(signal, Silent())
+    device_list.publish(tuple(ListedDevice(f"0000:{i:04x}:00.0") for i in range(40_000)))
+    service = DevicePluginService(VF, device_list, FixedAnswers(), lambda _: None, preference=False)
     path = roots.device_plugins / "x.sock"
     with socket.socket(socket.AF_UNIX) as deaf:
         server = PoolServer(path, (service,), signal)
         await server.start()
         deaf.connect(str(path))
         deaf.sendall(list_and_watch_request())
-        await signal.until(lambda: feed.live)
+        await signal.until(lambda: device_list.live)
         await server.close(
-            feed.end,
+            device_list.end,
             is_answered=lambda: True,
-            is_ended=lambda: not feed.live,
+            is_ended=lambda: not device_list.live,
             is_urgent=lambda: False,
         )
         assert not server._server.peers

@@ -10,12 +10,12 @@ from grpclib.const import Status
 from grpclib.exceptions import GRPCError
 from grpclib.testing import ChannelFor
 
-from agent.kubelet.wire import WireCodec
-from agent.model.answers import Advertised, Allocation, Mount
-from agent.plugin.feed import DeviceFeed
+from agent.model.answers import Allocation, ListedDevice, Mount
+from agent.plugin.device_list import DeviceList
 from agent.plugin.service import DevicePluginService, RegistrationService
-from agent.plugin.signal import Signal
 from agent.rpc import pluginregistration, v1beta1
+from agent.transport.grpc import WireCodec
+from agent.wakeup import Wakeup
 from tests.support.fleet import FixedAnswers, Silent
 from tests.support.log_lines import LogLines
 
@@ -40,10 +40,10 @@ class Served:
 async def served() -> AsyncIterator[Served]:
     bugs: list[Exception] = []
     heard: list[object] = []
-    feed = DeviceFeed(Signal(), Silent())
-    feed.publish((Advertised("a"), Advertised("b", healthy=False)))
+    device_list = DeviceList(Wakeup(), Silent())
+    device_list.publish((ListedDevice("a"), ListedDevice("b", healthy=False)))
     services: list[Any] = [
-        DevicePluginService(VF, feed, FixedAnswers(), bugs.append, preference=True),
+        DevicePluginService(VF, device_list, FixedAnswers(), bugs.append, preference=True),
         RegistrationService(VF, lambda: heard.append("dialled"), lambda *v: heard.append(v)),
     ]
     async with ChannelFor(services, codec=WireCodec()) as channel:
@@ -69,12 +69,12 @@ async def test_the_list_comes_from_the_feed(served: Served) -> None:
 async def test_a_list_that_kubelet_cannot_take_is_told_once_with_its_size_and_the_fix(
     log_lines: LogLines,
 ) -> None:
-    devices = tuple(Advertised(f"0000:{i >> 8:02x}:{i & 255:02x}.0") for i in range(200_000))
-    feed = DeviceFeed(Signal(), Silent())
-    service = DevicePluginService(VF, feed, FixedAnswers(), lambda _: None, preference=True)
+    devices = tuple(ListedDevice(f"0000:{i >> 8:02x}:{i & 255:02x}.0") for i in range(200_000))
+    device_list = DeviceList(Wakeup(), Silent())
+    service = DevicePluginService(VF, device_list, FixedAnswers(), lambda _: None, preference=True)
     sizes = []
     for number in (200_000, 199_999, 10, 200_000):
-        feed.publish(devices[:number])
+        device_list.publish(devices[:number])
         async with aclosing(cast("Any", service.list_and_watch(v1beta1.Empty()))) as lists:
             sizes.append(len(await anext(lists)))
     first, again = log_lines.fields("plugin.list_too_long")
@@ -99,8 +99,8 @@ async def test_an_answer_is_passed_on_whole() -> None:
                 cdi_devices=("v/c=d",),
             )
 
-    feed = DeviceFeed(Signal(), Silent())
-    service = DevicePluginService(VF, feed, Whole(), lambda _: None, preference=False)
+    device_list = DeviceList(Wakeup(), Silent())
+    service = DevicePluginService(VF, device_list, Whole(), lambda _: None, preference=False)
     request = v1beta1.AllocateRequest(container_requests=[v1beta1.ContainerAllocateRequest()])
     response = await service.allocate(request)
     assert response.container_responses == [

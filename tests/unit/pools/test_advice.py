@@ -10,12 +10,12 @@ import pytest
 
 from agent.config.load import load_config
 from agent.discovery.scan import scan
-from agent.host.hardware import ACC100, E810, X710
-from agent.host.layout import HostBuilder
 from agent.pools.advice import Advice, advise
+from agent.pools.allocated import AllocatedDevices, PodOwner
 from agent.pools.assign import assign
-from agent.pools.held import Held, Holder
-from agent.pools.records import Pools
+from agent.pools.pool import Pools
+from agent.sample.hardware import ACC100, E810, X710
+from agent.sample.host_builder import HostBuilder
 from tests.support.pools import Json, pool
 
 UPLINK, PF, OTHER = "0000:18:00.0", "0000:3b:00.0", "0000:5e:00.0"
@@ -31,13 +31,13 @@ class Node:
         self.host.default_route("eno1")
         self.host.pf(PF, "ens1f0", vfs=4)
 
-    def assigned(self, *pools: Json, held: Held | None = None) -> Pools:
+    def assigned(self, *pools: Json, held: AllocatedDevices | None = None) -> Pools:
         text = json.dumps({"resourceList": list(pools)}).encode()
         loaded = load_config(text, source="config.json", default_prefix="example.com")
         assert loaded.config is not None
-        return assign(scan(self.host.roots), loaded.config, held or Held())
+        return assign(scan(self.host.roots), loaded.config, held or AllocatedDevices())
 
-    def why(self, *pools: Json, held: Held | None = None) -> str:
+    def why(self, *pools: Json, held: AllocatedDevices | None = None) -> str:
         """Why the last of the pools is empty."""
         made = self.assigned(*pools, held=held)
         return "\n".join(advise(made.pools[-1], made).why_empty)
@@ -139,7 +139,7 @@ def test_sub_functions_that_no_driver_serves(node: Node) -> None:
 def test_a_pf_whose_sub_functions_pods_use(node: Node) -> None:
     node.host.pf(OTHER, "ens2f0")
     sub = node.host.sf(OTHER, 88, "ens2f0s88")
-    pods = Held(holders={sub: Holder("example.com/sf", "worker", "test", "main")})
+    pods = AllocatedDevices(holders={sub: PodOwner("example.com/sf", "worker", "test", "main")})
     assert node.why(pool("pf", {"pciAddresses": [OTHER]}), held=pods) == (
         f"a PF whose sub-functions pods use is never a device: {OTHER} "
         f"(pods use its sub-functions: {sub})"
@@ -212,8 +212,8 @@ def test_taken_by_an_earlier_pool(node: Node) -> None:
 
 
 def test_held_by_pods_as_a_resource_that_is_no_more(node: Node) -> None:
-    holder = Holder("example.com/old", "worker", "test", "main")
-    held = Held(holders=dict.fromkeys(node.host.vfs(PF), holder))
+    holder = PodOwner("example.com/old", "worker", "test", "main")
+    held = AllocatedDevices(holders=dict.fromkeys(node.host.vfs(PF), holder))
     assert "by pod test/worker as example.com/old (4)" in node.why(pool("vf", PF0), held=held)
 
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from agent.config.schema import PoolConfig
 from agent.model.device import Device, Kind, Netdev, RdmaDevice, Role
 from agent.model.snapshot import Snapshot
+from agent.pools.allocated import AllocatedDevices, PodOwner
 from agent.pools.assign import assign
 from agent.pools.guard import functions_in_use
-from agent.pools.held import Held, Holder
 from agent.pools.reasons import Refusal, pool_verdict, reasons
 from agent.selectors import first_refusal
 from tests.support.devices import pf, sf, vf
@@ -80,13 +80,15 @@ def pool_files(draw: st.DrawFn) -> list[Json]:
 
 
 @st.composite
-def holdings(draw: st.DrawFn, snapshot: Snapshot) -> Held:
+def holdings(draw: st.DrawFn, snapshot: Snapshot) -> AllocatedDevices:
     ids = [d.id for d in snapshot.devices] + ["0000:99:00.0", "mlx5_core.sf.99"]
     chosen = draw(st.lists(st.sampled_from(ids), max_size=3, unique=True))
-    return Held({i: Holder(f"intel.com/{draw(st.sampled_from(RESOURCES))}") for i in chosen})
+    return AllocatedDevices(
+        {i: PodOwner(f"intel.com/{draw(st.sampled_from(RESOURCES))}") for i in chosen}
+    )
 
 
-def has_sub_functions_in_use(pf: Device, snapshot: Snapshot, held: Held) -> bool:
+def has_sub_functions_in_use(pf: Device, snapshot: Snapshot, held: AllocatedDevices) -> bool:
     subs = [d for d in snapshot.devices if d.role is Role.SF and d.pf_address == pf.id]
     return pf.role is Role.PF and any(
         d.id in held.holders or not (d.netdevs or d.lacks_driver) for d in subs
@@ -94,7 +96,7 @@ def has_sub_functions_in_use(pf: Device, snapshot: Snapshot, held: Held) -> bool
 
 
 def chosen_by_the_rules(
-    device: Device, pools: tuple[PoolConfig, ...], snapshot: Snapshot, held: Held
+    device: Device, pools: tuple[PoolConfig, ...], snapshot: Snapshot, held: AllocatedDevices
 ) -> str | None:
     """The resource that a device on the host belongs to, worked out the plain way."""
     holder = held.holders.get(device.id)

@@ -11,7 +11,7 @@ from agent.model.answers import Allocation, DeviceNode
 from agent.model.device import Device, RdmaDevice, VdpaDevice
 from agent.model.nodes import HostNodes
 from agent.pools.allocation import allocation, members_for
-from agent.pools.records import Pool
+from agent.pools.pool import Pool
 from tests.support.devices import host, pf, sf, vf
 from tests.support.pools import assigned, held, one_pool, pool, pool_config
 

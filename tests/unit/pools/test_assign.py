@@ -8,8 +8,8 @@ from agent.config.load import load_config
 from agent.model.device import Kind, Netdev, Role
 from agent.pools.advice import advise
 from agent.pools.assign import assign
+from agent.pools.pool import Overlap
 from agent.pools.reasons import pool_verdict
-from agent.pools.records import Overlap
 from agent.selectors import SELECTORS, Shape
 from agent.selectors.selector import NET
 from tests.support.devices import host, pf, sf, vf

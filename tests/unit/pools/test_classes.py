@@ -10,17 +10,17 @@ import pytest
 
 from agent.config.load import load_config
 from agent.config.schema import Config
-from agent.discovery.reread import reread
+from agent.discovery.refresh import refresh
 from agent.discovery.scan import Scanner, scan
-from agent.host.hardware import ACC100, Hardware, VfHardware
-from agent.host.layout import HostBuilder
 from agent.model.pci_class import class_need, class_text, parse_class
 from agent.model.snapshot import Snapshot
 from agent.pools.advice import advise
 from agent.pools.assign import assign
 from agent.pools.needs import class_needs
+from agent.pools.pool import Pools
 from agent.pools.reasons import Refusal, reason
-from agent.pools.records import Pools
+from agent.sample.hardware import ACC100, Hardware, VfHardware
+from agent.sample.host_builder import HostBuilder
 from tests.support.host_calls import host_calls
 from tests.support.pools import Json, config, members, pool
 
@@ -112,7 +112,7 @@ def test_another_configuration_reads_other_classes_with_the_next_scan(host: Host
 
 def test_a_device_of_another_class_is_read_again_for_allocate(host: HostBuilder) -> None:
     (device, _) = assigned(host, accelerators(classes=["0b40"])).pools[0].members
-    assert reread(host.roots, (device.device,)) == (device.device,)
+    assert refresh(host.roots, (device.device,)) == (device.device,)
 
 
 def test_a_function_on_a_driver_of_the_host_is_in_use(host: HostBuilder) -> None:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from agent.model.snapshot import Snapshot
-from agent.pools.records import FunnelStep
+from agent.pools.pool import FunnelStep
 from tests.support.devices import host, pf, sf, vf
 from tests.support.pools import assigned, one_pool, pool
 

@@ -8,15 +8,15 @@ import attrs
 import pytest
 
 from agent.health.assess import faults
-from agent.health.outlook import look
-from agent.health.records import Cause
+from agent.health.pool_health import assess_pool
+from agent.health.verdict import Cause
 from agent.model.device import Device, OtherFunction
 from agent.model.link import Links
 from agent.model.snapshot import Snapshot
+from agent.pools.allocated import AllocatedDevices, PodOwner
 from agent.pools.groups import group_fault, with_held_mates
-from agent.pools.held import Held, Holder
+from agent.pools.pool import Pools
 from agent.pools.preference import prefer
-from agent.pools.records import Pools
 from tests.support.devices import host, pf, vf
 from tests.support.pools import assigned, pool
 
@@ -32,8 +32,8 @@ def vfio(address: str, index: int, group: int, **facts: Any) -> Device:  # noqa:
 NODE = host(PF0, vfio(A, 0, 33), vfio(B, 1, 33), vfio(C, 2, 34))
 
 
-def holding(*ids: str, resource: str = VF) -> Held:
-    return Held({i: Holder(resource, "a", "ns") for i in ids})
+def holding(*ids: str, resource: str = VF) -> AllocatedDevices:
+    return AllocatedDevices({i: PodOwner(resource, "a", "ns") for i in ids})
 
 
 def causes(pools: Pools, resource: str = VF) -> dict[str, tuple[Cause, str]]:
@@ -141,10 +141,12 @@ def test_a_mate_of_a_held_device_is_preferred_last(policy: str) -> None:
 def test_what_kubelet_is_told_follows_the_holders_of_mates_in_other_pools() -> None:
     free = assigned(NODE, pool("a", {"pfNames": ["pf0#0"]}), pool("b", {"pfNames": ["pf0#1-2"]}))
     taken = attrs.evolve(free, held=holding(A, resource="intel.com/a"))
-    outlook, told = None, []
+    pool_health, told = None, []
     for pools in (free, taken, free):
-        outlook = look(outlook, pools.by_resource["intel.com/b"], pools, Links(), 0.0, {})
-        told.append([d.healthy for d in outlook.offer().devices])
+        pool_health = assess_pool(
+            pool_health, pools.by_resource["intel.com/b"], pools, Links(), 0.0, {}
+        )
+        told.append([d.healthy for d in pool_health.offer().devices])
     assert told == [[True, True], [False, True], [False, True]]
-    assert outlook is not None
-    assert outlook.next_due == 1.0  # good news waits for its hold
+    assert pool_health is not None
+    assert pool_health.next_due == 1.0  # good news waits for its hold

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from agent.config.schema import AllocationPolicy
 from agent.model.device import Device
+from agent.pools.pool import Pool
 from agent.pools.preference import prefer
-from agent.pools.records import Pool
 from tests.support.devices import host, pf, vf
 from tests.support.pools import one_pool
 

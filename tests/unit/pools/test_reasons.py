@@ -5,8 +5,8 @@ import pytest
 
 from agent.model.device import Kind, Netdev
 from agent.model.snapshot import Snapshot
+from agent.pools.pool import Pools
 from agent.pools.reasons import Reason, Refusal, pool_verdict, reason, reasons
-from agent.pools.records import Pools
 from tests.support.devices import host, pf, vf
 from tests.support.pools import assigned, held, pool
 

@@ -6,8 +6,8 @@ import attrs
 import pytest
 
 from agent.model.device import Device, Kind, Netdev, RdmaDevice, VdpaDevice
-from agent.pools.held import Held, Holder
-from agent.pools.records import Pools
+from agent.pools.allocated import AllocatedDevices, PodOwner
+from agent.pools.pool import Pools
 from agent.pools.suspects import lacks_its_netdev, suspicion
 from tests.support.devices import host, pf, sf, vf
 
@@ -49,20 +49,20 @@ def test_a_pf_does_not_look_broken_without_a_netdev() -> None:
     assert not lacks_its_netdev(pf("0000:3b:00.1", "pf1", driver="ice", netdevs=()))
 
 
-def node(held: Held, parent: Device = PF0) -> Pools:
+def node(held: AllocatedDevices, parent: Device = PF0) -> Pools:
     return Pools(snapshot=host(parent, ORPHAN), held=held)
 
 
 def test_a_function_that_a_pod_holds_has_its_netdev_there() -> None:
-    holders = {ORPHAN.id: Holder("intel.com/vf")}
-    assert suspicion(ORPHAN, node(Held(holders, complete=True))) == ""
-    assert "no pod holds it" in suspicion(ORPHAN, node(Held(complete=True)))
-    assert "no pod is known to hold it" in suspicion(ORPHAN, node(Held()))
+    holders = {ORPHAN.id: PodOwner("intel.com/vf")}
+    assert suspicion(ORPHAN, node(AllocatedDevices(holders, complete=True))) == ""
+    assert "no pod holds it" in suspicion(ORPHAN, node(AllocatedDevices(complete=True)))
+    assert "no pod is known to hold it" in suspicion(ORPHAN, node(AllocatedDevices()))
 
 
 def test_where_the_pfs_netdev_is_missing_too_no_function_looks_broken() -> None:
     """The agent is not in the host's network namespace."""
     bare = attrs.evolve(PF0, netdevs=())
-    assert suspicion(ORPHAN, node(Held(complete=True), bare)) == ""
+    assert suspicion(ORPHAN, node(AllocatedDevices(complete=True), bare)) == ""
     on_vfio = attrs.evolve(bare, driver=None)
-    assert "no pod holds it" in suspicion(ORPHAN, node(Held(complete=True), on_vfio))
+    assert "no pod holds it" in suspicion(ORPHAN, node(AllocatedDevices(complete=True), on_vfio))

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from agent.model.device import Device, Kind, Netdev, RdmaDevice, VdpaDevice
+from agent.pools.pool import FunnelStep, Pools
 from agent.pools.reasons import Refusal, reason
-from agent.pools.records import FunnelStep, Pools
 from tests.support.devices import host, pf, sf, vf
 from tests.support.pools import Json, assigned, held, members, pool
 

@@ -7,65 +7,67 @@ import pytest
 
 from agent.kubelet.checkpoint import Claim
 from agent.model.device import Netdev, RdmaDevice
-from agent.pools.assign import assign
-from agent.pools.held import Held, Holder
-from agent.pools.ledger import (
+from agent.pools.allocated import AllocatedDevices, PodOwner
+from agent.pools.allocation_tracker import (
     CHECKPOINT_WITHIN_S,
     CONFIRM_WITHIN_S,
     REST_S,
     SHORT_LIFE_S,
-    Ledger,
-    Word,
+    AllocationTracker,
+    KubeletReport,
 )
+from agent.pools.assign import assign
 from agent.pools.reasons import reason
 from tests.support.devices import host, pf, vf
 from tests.support.pools import config, members, pool
 
 VF, OTHER = "intel.com/vf", "intel.com/other"
 A, B = "0000:3b:02.0", "0000:3b:02.1"
-POD = Holder(VF, "pod", "default", "main")
+POD = PodOwner(VF, "pod", "default", "main")
 CLAIM = Claim(VF, A, "uid-1")
-CLAIMED = Holder(VF, uid="uid-1")
-SILENCE = Word()
-PARTIAL = Word({})
-COMPLETE = Word({}, is_complete=True)
-UNCLAIMED = Word(claims=frozenset())
+CLAIMED = PodOwner(VF, uid="uid-1")
+SILENCE = KubeletReport()
+PARTIAL = KubeletReport({})
+COMPLETE = KubeletReport({}, is_complete=True)
+UNCLAIMED = KubeletReport(claims=frozenset())
 
 
-def claims(*found: Claim) -> Word:
-    return Word(claims=frozenset(found))
+def claims(*found: Claim) -> KubeletReport:
+    return KubeletReport(claims=frozenset(found))
 
 
-LISTED = Ledger().heard(Word({A: POD}, is_complete=True), 0.0)
-BY_CHECKPOINT = Ledger().heard(claims(CLAIM), 0.0)
-RECORDED = Ledger().recorded({A: VF})
-GIVEN = Ledger().allocated(VF, [A], 0.0)
+LISTED = AllocationTracker().heard(KubeletReport({A: POD}, is_complete=True), 0.0)
+BY_CHECKPOINT = AllocationTracker().heard(claims(CLAIM), 0.0)
+RECORDED = AllocationTracker().recorded({A: VF})
+GIVEN = AllocationTracker().allocated(VF, [A], 0.0)
 
 
 @pytest.mark.parametrize(
-    ("ledger", "holder"),
-    [(LISTED, POD), (BY_CHECKPOINT, CLAIMED), (RECORDED, Holder(VF)), (GIVEN, Holder(VF))],
+    ("tracker", "holder"),
+    [(LISTED, POD), (BY_CHECKPOINT, CLAIMED), (RECORDED, PodOwner(VF)), (GIVEN, PodOwner(VF))],
     ids=["pod-resources", "checkpoint", "record", "answer"],
 )
 def test_each_witness_alone_keeps_a_device_held_until_kubelet_is_sure(
-    ledger: Ledger, holder: Holder
+    tracker: AllocationTracker, holder: PodOwner
 ) -> None:
-    assert ledger.held.holders == {A: holder}
+    assert tracker.held.holders == {A: holder}
     for word in (SILENCE, PARTIAL, SILENCE):
-        ledger = ledger.heard(word, 1000.0)
-        assert ledger.held.holders == {A: holder}
-    assert ledger.heard(COMPLETE, 1000.0).held.holders == {}
+        tracker = tracker.heard(word, 1000.0)
+        assert tracker.held.holders == {A: holder}
+    assert tracker.heard(COMPLETE, 1000.0).held.holders == {}
 
 
-@pytest.mark.parametrize("ledger", [LISTED, BY_CHECKPOINT, RECORDED, GIVEN])
-@pytest.mark.parametrize("word", [UNCLAIMED, Word({}, claims=frozenset())])
-def test_a_checkpoint_without_a_device_frees_it(ledger: Ledger, word: Word) -> None:
-    assert ledger.heard(word, 1000.0).held == Held(complete=True)
+@pytest.mark.parametrize("tracker", [LISTED, BY_CHECKPOINT, RECORDED, GIVEN])
+@pytest.mark.parametrize("word", [UNCLAIMED, KubeletReport({}, claims=frozenset())])
+def test_a_checkpoint_without_a_device_frees_it(
+    tracker: AllocationTracker, word: KubeletReport
+) -> None:
+    assert tracker.heard(word, 1000.0).held == AllocatedDevices(complete=True)
 
 
 def test_what_pod_resources_lists_is_held_though_the_checkpoint_lacks_it() -> None:
     for is_complete in (False, True):
-        word = Word({A: POD}, is_complete=is_complete, claims=frozenset())
+        word = KubeletReport({A: POD}, is_complete=is_complete, claims=frozenset())
         assert LISTED.heard(word, 1000.0).held.holders == {A: POD}
 
 
@@ -77,14 +79,14 @@ def test_a_young_answer_waits_for_either_witness_to_have_noted_it() -> None:
 
 def test_an_old_claim_that_was_refuted_does_not_come_back_and_a_new_one_counts() -> None:
     """Kubelet does not write its checkpoint when a pod ends."""
-    word = Word({}, is_complete=True, claims=frozenset({CLAIM}))
-    ledger = BY_CHECKPOINT.heard(word, 1.0)
-    assert ledger.held_ids == set()
-    for later in (claims(CLAIM), SILENCE, Word({}, claims=frozenset({CLAIM}))):
-        assert ledger.heard(later, 2.0).held_ids == set()
+    word = KubeletReport({}, is_complete=True, claims=frozenset({CLAIM}))
+    tracker = BY_CHECKPOINT.heard(word, 1.0)
+    assert tracker.held_ids == set()
+    for later in (claims(CLAIM), SILENCE, KubeletReport({}, claims=frozenset({CLAIM}))):
+        assert tracker.heard(later, 2.0).held_ids == set()
     new = Claim(VF, A, "uid-2")
-    assert ledger.heard(claims(CLAIM, new), 3.0).held.holders == {A: Holder(VF, uid="uid-2")}
-    assert ledger.heard(claims(), 3.0).heard(claims(CLAIM), 4.0).held_ids == {A}
+    assert tracker.heard(claims(CLAIM, new), 3.0).held.holders == {A: PodOwner(VF, uid="uid-2")}
+    assert tracker.heard(claims(), 3.0).heard(claims(CLAIM), 4.0).held_ids == {A}
 
 
 def test_a_checkpoint_that_cannot_be_read_any_more_frees_nothing() -> None:
@@ -94,32 +96,34 @@ def test_a_checkpoint_that_cannot_be_read_any_more_frees_nothing() -> None:
 def test_a_device_that_was_given_twice_has_one_holder_whatever_the_order() -> None:
     twice = (CLAIM, Claim(OTHER, A, "uid-0"))
     for found in (twice, twice[::-1]):
-        held = Ledger().heard(claims(*found), 0.0).held
-        assert held.holders == {A: Holder(OTHER, uid="uid-0")}
+        held = AllocationTracker().heard(claims(*found), 0.0).held
+        assert held.holders == {A: PodOwner(OTHER, uid="uid-0")}
 
 
 def test_the_word_on_holders_is_complete_with_either_sure_witness() -> None:
-    assert not Ledger().heard(SILENCE, 0.0).complete
-    assert not Ledger().heard(PARTIAL, 0.0).complete
-    assert Ledger().heard(UNCLAIMED, 0.0).complete
-    assert Ledger().heard(COMPLETE, 0.0).complete
-    waiting = attrs.evolve(Ledger(), awaited=True)
-    assert waiting.heard(PARTIAL, 0.0).held == Held(awaited=True)
-    assert waiting.heard(COMPLETE, 0.0).held == Held(complete=True)
+    assert not AllocationTracker().heard(SILENCE, 0.0).complete
+    assert not AllocationTracker().heard(PARTIAL, 0.0).complete
+    assert AllocationTracker().heard(UNCLAIMED, 0.0).complete
+    assert AllocationTracker().heard(COMPLETE, 0.0).complete
+    waiting = attrs.evolve(AllocationTracker(), awaited=True)
+    assert waiting.heard(PARTIAL, 0.0).held == AllocatedDevices(awaited=True)
+    assert waiting.heard(COMPLETE, 0.0).held == AllocatedDevices(complete=True)
 
 
 def test_a_device_that_comes_back_soon_rests_for_a_while() -> None:
-    early = GIVEN.heard(Word({A: POD}, is_complete=True), 2.0).heard(COMPLETE, SHORT_LIFE_S - 1)
+    early = GIVEN.heard(KubeletReport({A: POD}, is_complete=True), 2.0).heard(
+        COMPLETE, SHORT_LIFE_S - 1
+    )
     assert early.resting == {A: SHORT_LIFE_S - 1 + REST_S}
     assert early.heard(COMPLETE, SHORT_LIFE_S - 1 + REST_S).resting == {}
-    late = GIVEN.heard(Word({A: POD}, is_complete=True), 2.0).heard(COMPLETE, SHORT_LIFE_S)
+    late = GIVEN.heard(KubeletReport({A: POD}, is_complete=True), 2.0).heard(COMPLETE, SHORT_LIFE_S)
     assert late.resting == {}
     never_listed = GIVEN.heard(COMPLETE, 31.0)
     assert never_listed.resting == {A: 31.0 + REST_S}
 
 
 def test_a_device_that_was_refused_rests_too() -> None:
-    assert Ledger().returned([A, B], 5.0).resting == {A: 5.0 + REST_S, B: 5.0 + REST_S}
+    assert AllocationTracker().returned([A, B], 5.0).resting == {A: 5.0 + REST_S, B: 5.0 + REST_S}
 
 
 def test_a_device_of_an_earlier_run_does_not_rest_when_it_is_freed() -> None:
@@ -134,10 +138,10 @@ POOLS = config(pool("rdma", {"isRdma": True}), pool("any", {}))
 
 def test_while_holders_are_not_known_a_function_in_a_pod_perhaps_joins_no_later_pool() -> None:
     """Its netdev is not here, and the RDMA device that the first pool asks for may be with it."""
-    pools = assign(host(PF0, SOUND, HIDDEN), POOLS, Held(awaited=True))
+    pools = assign(host(PF0, SOUND, HIDDEN), POOLS, AllocatedDevices(awaited=True))
     assert members(pools) == {"rdma": [B], "any": []}
     assert "once kubelet has said which devices pods hold" in reason(HIDDEN, pools).text
-    for held in (Held(), Held(complete=True)):
+    for held in (AllocatedDevices(), AllocatedDevices(complete=True)):
         pools = assign(host(PF0, SOUND, HIDDEN), POOLS, held)
         assert members(pools) == {"rdma": [B], "any": [A]}
 
@@ -156,7 +160,7 @@ def test_what_is_not_hidden_in_a_pod_joins_at_once(device: object) -> None:
     wanted = config(pool("rdma", {"isRdma": True, "vendors": ["15b3"]}), pool("any", {}))
     sound = attrs.evolve(SOUND, vendor="15b3")
     other = device if device.vendor == "8086" else attrs.evolve(device, vendor="15b3")
-    pools = assign(host(PF0, sound, other), wanted, Held(awaited=True))
+    pools = assign(host(PF0, sound, other), wanted, AllocatedDevices(awaited=True))
     assert members(pools) == {"rdma": [B], "any": [A]}
 
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from agent.allocator import Allocator
 from agent.bus import Bus
-from agent.config.keeper import ConfigKeeper
 from agent.config.load import load_config
+from agent.config.watcher import ConfigWatcher
 from agent.errors import ConfigError, DeviceNotUsableError
 from agent.model.device import Device
 from agent.roots import Roots
@@ -63,15 +63,15 @@ async def test_what_is_logged_of_good_and_bad_files_tells_no_value(
     tmp_path: Path, log_lines: LogLines
 ) -> None:
     path = tmp_path / "config.json"
-    keeper = ConfigKeeper(path, Bus(), prefix="intel.com", node_name=None, strict=False)
+    config_watcher = ConfigWatcher(path, Bus(), prefix="intel.com", node_name=None, strict=False)
     for info in ({"*": {"key": VALUE}}, {"*": VALUE}, VALUE, [VALUE], {"x": {"k": [VALUE]}}):
         path.write_text(file_with(info))
-        if not keeper.standing.in_force:
-            await keeper.start()
-        await keeper.reload()
+        if not config_watcher.standing.in_force:
+            await config_watcher.start()
+        await config_watcher.reload()
     assert "config.rejected" in log_lines.events()
     assert VALUE not in log_lines.stream.getvalue()
-    assert VALUE not in str(attrs.asdict(keeper.standing))
+    assert VALUE not in str(attrs.asdict(config_watcher.standing))
 
 
 async def test_a_file_that_is_refused_at_the_start_tells_no_value(
@@ -79,9 +79,9 @@ async def test_a_file_that_is_refused_at_the_start_tells_no_value(
 ) -> None:
     path = tmp_path / "config.json"
     path.write_text(file_with({"*": VALUE}))
-    keeper = ConfigKeeper(path, Bus(), prefix="intel.com", node_name=None, strict=False)
+    config_watcher = ConfigWatcher(path, Bus(), prefix="intel.com", node_name=None, strict=False)
     with pytest.raises(ConfigError) as refused:
-        await keeper.start()
+        await config_watcher.start()
     assert VALUE not in str(refused.value)
     assert "config.error" in log_lines.events()
     assert VALUE not in log_lines.stream.getvalue()

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from agent.discovery.scan import scan
 from agent.export.cdi import cdi_document
 from agent.export.device_info import write_device_info
-from agent.host.hardware import CONNECTX6
-from agent.host.layout import HostBuilder
-from agent.model.answers import Advertised
+from agent.model.answers import ListedDevice
 from agent.model.nodes import HostNodes
 from agent.plugin.encoding import encode_list
 from agent.pools.allocation import allocation, missing_node
-from agent.pools.records import Member, Pool, Pools
+from agent.pools.pool import Member, Pool, Pools
 from agent.rpc.v1beta1 import ListAndWatchResponse
+from agent.sample.hardware import CONNECTX6
+from agent.sample.host_builder import HostBuilder
 from tests.support.cdi import faults
 from tests.support.hostile import NAMES
 from tests.support.pools import assigned, pool
@@ -92,7 +92,7 @@ def test_kubelet_is_told_plain_ids_and_plain_nodes(name: str, target: str) -> No
 def check_member(chosen: Pool, member: Member) -> None:
     device_id = member.device.id
     assert ID.fullmatch(device_id), device_id
-    told = ListAndWatchResponse.parse(encode_list((Advertised(device_id, healthy=True),)))
+    told = ListAndWatchResponse.parse(encode_list((ListedDevice(device_id, healthy=True),)))
     assert [d.id for d in told.devices] == [device_id]
     if missing_node(member, HostNodes()):
         return

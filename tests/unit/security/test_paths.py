@@ -22,8 +22,14 @@ from agent.export.cdi_leftovers import remove_stale_specs
 from agent.export.device_info import device_info_name, write_device_info
 from agent.export.names import safe_file_name
 from agent.model.nodes import HostNodes
-from agent.plugin.sockets import bind_socket, find_foreign, remove_dead, socket_path, socket_token
-from agent.pools.records import Member, Pool
+from agent.pools.pool import Member, Pool
+from agent.transport.unix_socket import (
+    bind_socket,
+    find_foreign,
+    remove_dead,
+    socket_path,
+    socket_token,
+)
 from tests.support.devices import pf, vf
 from tests.support.hostile import TEXTS
 from tests.support.pools import pool_config

@@ -10,13 +10,13 @@ import pytest
 
 from agent.config.load import load_config
 from agent.discovery.scan import scan
-from agent.host.hardware import ACC100, CONNECTX6, CONNECTX6_INFINIBAND
-from agent.host.layout import HostBuilder
 from agent.model.device import Kind
 from agent.model.snapshot import Snapshot
 from agent.pools.assign import assign
+from agent.pools.pool import Pools
 from agent.pools.reasons import Refusal, pool_verdict
-from agent.pools.records import Pools
+from agent.sample.hardware import ACC100, CONNECTX6, CONNECTX6_INFINIBAND
+from agent.sample.host_builder import HostBuilder
 from agent.selectors import SELECTORS
 
 NIC, FEC = "0000:5e:00.0", "0000:18:00.0"

@@ -9,11 +9,11 @@ from agent.model.device import Device, Kind, Netdev, RdmaDevice, Role, VdpaDevic
 from agent.selectors import (
     SELECTORS,
     Criterion,
-    SelectorSet,
+    SelectorObject,
     Shape,
     Verdict,
+    evaluate,
     first_refusal,
-    judge,
 )
 from tests.support.devices import host, pf, sf, vf
 
@@ -160,8 +160,10 @@ def test_the_table_tests_every_filter() -> None:
         assert tested >= {key for key, s in SELECTORS.items() if s.is_filter}
 
 
-def selection(**chosen: list[object]) -> SelectorSet:
-    return SelectorSet(tuple(Criterion(k, wanted(k, *chosen[k])) for k in SELECTORS if k in chosen))
+def selection(**chosen: list[object]) -> SelectorObject:
+    return SelectorObject(
+        tuple(Criterion(k, wanted(k, *chosen[k])) for k in SELECTORS if k in chosen)
+    )
 
 
 def test_the_first_refusal_is_the_first_in_the_order_of_the_table() -> None:
@@ -173,14 +175,14 @@ def test_the_first_refusal_is_the_first_in_the_order_of_the_table() -> None:
 def test_no_refusal_where_all_hold() -> None:
     chosen = selection(vendors=["8086"], pfNames=["pf0"], drivers=["iavf"], isRdma=[True])
     assert first_refusal(VF1, chosen, HOST) is None
-    assert first_refusal(BARE, SelectorSet(), HOST) is None
+    assert first_refusal(BARE, SelectorObject(), HOST) is None
 
 
 def test_judging_goes_on_after_the_first_refusal() -> None:
     chosen = selection(
         vendors=["15b3", "8086"], pfNames=["pf0#0", "pf1"], drivers=["vfio-pci"], linkTypes=["eth"]
     )
-    assert judge(VF1, chosen, HOST) == (
+    assert evaluate(VF1, chosen, HOST) == (
         Verdict("vendors", "15b3, 8086", "vendor 8086", passed=True),
         Verdict("pfNames", "pf0#0, pf1", "pf0#1", passed=False),
         Verdict("drivers", "vfio-pci", "driver iavf", passed=False),

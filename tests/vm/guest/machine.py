@@ -63,15 +63,15 @@ def load(module: str) -> None:
 def _hints() -> Iterator[Callable[[float], bool]]:
     """A function that waits so many seconds for a change of a device or a link."""
     with ExitStack() as stack:
-        hints = []
+        diagnose = []
         for protocol, groups in _HINTS:
             kind = socket.SOCK_DGRAM | socket.SOCK_CLOEXEC
             hint = stack.enter_context(socket.socket(socket.AF_NETLINK, kind, protocol))
             hint.bind((0, groups))
-            hints.append(hint)
+            diagnose.append(hint)
 
         def hinted(within_s: float) -> bool:
-            ready = select.select(hints, [], [], within_s)[0]
+            ready = select.select(diagnose, [], [], within_s)[0]
             for hint in ready:
                 _drop_message(hint)
             return bool(ready)

@@ -15,7 +15,7 @@ import pytest
 from agent.cli.snapshot import record
 from agent.discovery.scan import scan
 from agent.host.archive import unpack, write_archive
-from agent.host.vf_traffic import read_traffic, traffic_of_host
+from agent.host.vf_stats import read_traffic, traffic_of_host
 from agent.roots import Roots
 from tests.e2e.conftest import pool
 

@@ -7,7 +7,7 @@ __all__ = (
     "AdminBase",
     "AdminStub",
     "CauseCount",
-    "ConfigStanding",
+    "ConfigStatus",
     "Device",
     "DeviceExplanation",
     "Event",
@@ -60,7 +60,7 @@ default_message_pool.register_message("agent.v1", "CauseCount", CauseCount)
 
 
 @dataclass(eq=False, repr=False)
-class ConfigStanding(betterproto2.Message):
+class ConfigStatus(betterproto2.Message):
     path: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
 
     in_force: "bool" = betterproto2.field(2, betterproto2.TYPE_BOOL)
@@ -82,7 +82,7 @@ class ConfigStanding(betterproto2.Message):
     failures: "int" = betterproto2.field(7, betterproto2.TYPE_INT32)
 
 
-default_message_pool.register_message("agent.v1", "ConfigStanding", ConfigStanding)
+default_message_pool.register_message("agent.v1", "ConfigStatus", ConfigStatus)
 
 
 @dataclass(eq=False, repr=False)
@@ -511,7 +511,7 @@ class StatusReply(betterproto2.Message):
     What is worth knowing though it keeps nothing from working.
     """
 
-    config: "ConfigStanding | None" = betterproto2.field(
+    config: "ConfigStatus | None" = betterproto2.field(
         9, betterproto2.TYPE_MESSAGE, optional=True
     )
 

@@ -1,0 +1,147 @@
+"""Tells people, in the log stream, what changed in pools and health, and why."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from agent import logs
+from agent.health.pool_health import Change, grouped
+from agent.model.device import Device
+from agent.pools.pool import Pool, Pools
+from agent.pools.suspects import suspects
+
+if TYPE_CHECKING:
+    from agent.pools.advice import Advice
+
+DEVICES_SHOWN = 64
+"""Ids written out in one line; of more, the number is told."""
+
+
+def log_health_changes(resource: str, found: tuple[Change, ...]) -> None:
+    """One line for each kind of change and cause, with the devices that share it."""
+    for (what, health), device_ids in grouped(found).items():
+        fields: dict[str, object] = {"resource": resource, "count": len(device_ids)}
+        if not health.healthy:
+            fields |= {"cause": str(health.cause), "detail": health.detail}
+        logs.emit(f"device.{what}", **fields, devices=shown(device_ids))
+
+
+def log_unproven_links(unproven: Mapping[str, Device], before: Mapping[str, Device]) -> None:
+    """One line for each PF that went down and says nothing of the link of its functions."""
+    for pf in unproven.values():
+        if pf.id not in before:
+            logs.emit("host.pf_down", pf=pf.id, interface=pf.pf_name or "", driver=pf.driver or "")
+
+
+def shown(device_ids: tuple[str, ...]) -> str:
+    """Ids as one field's text."""
+    text = ",".join(device_ids[:DEVICES_SHOWN])
+    more = len(device_ids) - DEVICES_SHOWN
+    return f"{text},... {more} more" if more > 0 else text
+
+
+def why_empty(pool: Pool, before: Pools, after: Pools) -> Advice | None:
+    """What :func:`log_pool` is to say of a pool that became empty; pure, and slow for long lists.
+
+    None where there is nothing to say.
+    """
+    if pool.members or not _has_changed(pool, before):
+        return None
+    from agent.pools.advice import advise  # noqa: PLC0415 - a node in order needs none of it
+
+    return advise(pool, after)
+
+
+def _has_changed(pool: Pool, before: Pools) -> bool:
+    known = before.by_resource.get(pool.resource)
+    return known is None or (known.funnel, known.notes) != (pool.funnel, pool.notes)
+
+
+def log_pool(pool: Pool, before: Pools, advice: Advice | None) -> None:
+    """The funnel of a pool that is new or changed its size; ``advice`` is from ``why_empty``."""
+    known = before.by_resource.get(pool.resource)
+    if _has_changed(pool, before):
+        _tell_pool(pool, advice)
+    told = known.alternatives if known else ()
+    for alternative in pool.alternatives:
+        if alternative not in told:
+            logs.emit("pool.alternatives", resource=pool.resource, absent=alternative)
+
+
+def log_removed(before: Pools, after: Pools) -> None:
+    """Pools that are no more, overlaps, what the host lacks, and guarded functions."""
+    for resource in before.by_resource.keys() - after.by_resource.keys():
+        logs.emit("pool.removed", resource=resource)
+    for overlap in after.overlaps:
+        if overlap not in before.overlaps:
+            logs.emit(
+                "pool.overlap",
+                winner=overlap.winner,
+                loser=overlap.loser,
+                count=len(overlap.device_ids),
+                devices=shown(overlap.device_ids),
+            )
+    _tell_host(before, after)
+    _tell_suspects(before, after)
+    for device_id, how in after.in_use.items():
+        if before.in_use.get(device_id) != how and device_id not in after.resource_of:
+            logs.emit("device.in_use", device=device_id, how=how)
+
+
+def _tell_suspects(before: Pools, after: Pools) -> None:
+    """Functions of pools that look broken, once it is known that no pod holds them."""
+    if not after.held.complete:
+        return
+    told = suspects(before) if before.held.complete else {}
+    for resource, found in suspects(after).items():
+        by_driver: defaultdict[str, list[str]] = defaultdict(list)
+        for device_id, driver in found.items():
+            if device_id not in told.get(resource, {}):
+                by_driver[driver].append(device_id)
+        for driver, ids in by_driver.items():
+            logs.emit(
+                "device.suspect",
+                resource=resource,
+                count=len(ids),
+                driver=driver,
+                devices=shown(tuple(ids)),
+            )
+
+
+def _tell_host(before: Pools, after: Pools) -> None:
+    """What the host lacks: kernel modules without which RDMA nodes are missing, and attributes."""
+    old, new = before.snapshot, after.snapshot
+    if new.has_no_nic and not old.has_no_nic:
+        logs.emit("host.no_network", pfs=shown(tuple(new.pfs)))
+    if any(m.selectors.is_rdma for p in after.pools for m in p.members):
+        for module in sorted(set(new.missing_rdma_modules) - set(old.missing_rdma_modules)):
+            logs.emit("host.rdma_module_missing", module=module)
+    for function, attribute in sorted(set(new.unreadable) - set(old.unreadable)):
+        logs.emit("host.function_unreadable", function=function, attribute=attribute)
+
+
+def _tell_pool(pool: Pool, advice: Advice | None) -> None:
+    logs.emit(
+        "pool.assigned",
+        resource=pool.resource,
+        devices=len(pool.members),
+        funnel=funnel_text(pool),
+    )
+    for why in advice.why_empty if advice else ():
+        logs.emit("pool.empty", resource=pool.resource, why=why)
+    for note in advice.notes if advice else pool.notes:
+        if note not in pool.minor_notes:
+            logs.emit("pool.note", resource=pool.resource, note=note)
+
+
+def funnel_text(pool: Pool) -> str:
+    """``kind netDevice 18 > without VFs 16 > vendors 8086 16 > ...``: what each step left."""
+    several = len(pool.config.selectors) > 1
+    parts = []
+    for step in pool.funnel:
+        place = f"[{step.selector_object + 1}] " if several and step.selector_object >= 0 else ""
+        wanted = f" {step.wanted}" if step.wanted else ""
+        parts.append(f"{place}{step.step}{wanted}: {step.remaining}")
+    return " > ".join(parts)

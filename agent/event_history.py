@@ -1,0 +1,74 @@
+"""The last events of the log stream, remembered for those who follow: ``watch`` and ``/events``.
+
+One vocabulary for all: what the log calls an event, with its fields, is what followers get,
+whatever level the log itself is at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Mapping
+
+from agent.attrs_classes import frozen
+from agent.log_events import LogEvent
+from agent.logs import plain
+
+CAPACITY = 256
+"""How many events are remembered: those of hours on a quiet node."""
+
+
+@frozen
+class Entry:
+    """One event that happened."""
+
+    number: int
+    """Counts the events of this process from 1."""
+    time_s: float
+    """Seconds since 1970."""
+    level: str
+    """``debug``, ``info``, ``warning`` or ``error``."""
+    name: str
+    fields: Mapping[str, object]
+    """Values as JSON knows them."""
+
+
+class EventHistory:
+    """Remembers events; a slow follower misses the oldest, and sees a gap in the numbers."""
+
+    def __init__(self, capacity: int = CAPACITY, clock: Callable[[], float] = time.time) -> None:
+        self._entries: deque[Entry] = deque(maxlen=capacity)
+        self._clock = clock
+        self._waiting: set[asyncio.Event] = set()
+        self.newest = 0
+        """Number of the newest event."""
+
+    def note(self, event: LogEvent, fields: Mapping[str, object]) -> None:
+        """Take in an event; made for :func:`agent.logs.follow`."""
+        self.newest += 1
+        values = {name: plain(value) for name, value in fields.items()}
+        level = logging.getLevelName(event.level).lower()
+        self._entries.append(Entry(self.newest, self._clock(), level, event.name, values))
+        for waiting in self._waiting:
+            waiting.set()
+
+    def after(self, number: int) -> tuple[Entry, ...]:
+        """The remembered events newer than that of ``number``, oldest first."""
+        return tuple(entry for entry in self._entries if entry.number > number)
+
+    async def follow(self, after: int = 0) -> AsyncGenerator[Entry, None]:
+        """The events newer than ``after``, and every further one as it happens."""
+        happened = asyncio.Event()
+        self._waiting.add(happened)
+        try:
+            while True:
+                happened.clear()
+                for entry in self.after(after):
+                    after = entry.number
+                    yield entry
+                if after >= self.newest:
+                    await happened.wait()
+        finally:
+            self._waiting.discard(happened)

@@ -1,0 +1,166 @@
+"""What VFs have carried: as their PF's driver counts it, or else as their own interfaces do.
+
+One question to the kernel for each PF, on a plain socket and with our own reading of the answer,
+since an answer about 256 VFs is 70 KB of nested attributes of which eight numbers a VF are wanted.
+Kernels fill in zeros where the driver counts nothing (no ndo_get_vf_stats, as with igb): of such
+PFs, the VFs whose interfaces are here are found in one dump of all interfaces' counters.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+
+from agent.host.netlink import answer, attribute, attributes, request
+from agent.model.device import Device, Role
+from agent.model.snapshot import Snapshot
+from agent.model.traffic import Traffic, VfTraffic
+
+# uapi linux/rtnetlink.h and linux/if_link.h
+_RTM_GETLINK = 18
+_IFINFOMSG = struct.Struct("=BxHiII")  # family, ARPHRD type, index, flags, change
+_IFLA_VFINFO_LIST = 22
+_IFLA_EXT_MASK = 29
+_RTEXT_FILTER_VF = 1
+_IFLA_VF_INFO = 1
+_IFLA_VF_MAC = 1
+_IFLA_VF_STATS = 8
+_RTM_GETSTATS = 94  # Linux 4.7
+_IF_STATS_MSG = struct.Struct("=B3xII")  # family, index, wanted
+_WANTED = 1  # IFLA_STATS_FILTER_BIT(IFLA_STATS_LINK_64)
+_IFLA_STATS_LINK_64 = 1
+# struct rtnl_link_stats64 up to the last one wanted: packets, bytes, errors and drops, each as
+# received and sent; then multicast, which counts what was received.
+_LINK_STATS = struct.Struct("=9Q")
+_ATTRIBUTE = struct.Struct("=HH")
+_TYPE_MASK = 0x3FFF
+_NAMES = {
+    0: "rx_packets",
+    1: "tx_packets",
+    2: "rx_bytes",
+    3: "tx_bytes",
+    4: "rx_broadcast",
+    5: "rx_multicast",
+    7: "rx_dropped",
+    8: "tx_dropped",
+}
+
+
+def traffic_of_host(snapshot: Snapshot) -> Traffic:
+    """What the VFs of each PF have carried. For a thread.
+
+    A PF that tells nothing, or nothing but zeros, is not heard: its VFs are told by their own
+    interfaces, and those that have none here (in a pod, or with vfio) are left out, since a zero
+    after other numbers would be read as a counter that began anew.
+    """
+    found: dict[str, Mapping[int, VfTraffic]] = {}
+    for pf in snapshot.pfs.values():
+        netdev = snapshot.pf_netdev(pf) if pf.num_vfs else None
+        if netdev is not None and netdev.ifindex is not None:
+            with suppress(OSError):
+                told = read_traffic(netdev.ifindex)
+                if any(map(_has_counted, told.values())):
+                    found[pf.id] = told
+    silent = [vf for vf in snapshot.devices if vf.role is Role.VF and vf.pf_address not in found]
+    return {**found, **_by_interfaces(silent)}
+
+
+def _by_interfaces(vfs: Iterable[Device]) -> Traffic:
+    """What the interfaces of these VFs have carried, with one question for all if any is here."""
+    here = [
+        (vf.pf_address, vf.index, vf.netdev.ifindex)
+        for vf in vfs
+        if vf.netdev is not None and vf.netdev.ifindex is not None
+    ]
+    found: dict[str, dict[int, VfTraffic]] = {}
+    with suppress(OSError):
+        interfaces = read_interfaces() if here else {}
+        for pf, index, ifindex in here:
+            if pf is not None and index is not None and ifindex in interfaces:
+                found.setdefault(pf, {})[index] = interfaces[ifindex]
+    return found
+
+
+def read_interfaces() -> Mapping[int, VfTraffic]:
+    """Index of each interface of this network namespace -> what it has carried. Raises OSError.
+
+    One that came or went meanwhile may be missing.
+    """
+    payload = _IF_STATS_MSG.pack(socket.AF_UNSPEC, 0, _WANTED)
+    answers = answer(socket.NETLINK_ROUTE, request(_RTM_GETSTATS, payload, dump=True))
+    found: dict[int, VfTraffic] = {}
+    with suppress(InterruptedError):
+        found.update(interface_traffic(answers))
+    return found
+
+
+def interface_traffic(messages: Iterable[bytes]) -> Iterator[tuple[int, VfTraffic]]:
+    """Index and counters of each interface, from the payloads of an RTM_GETSTATS dump."""
+    for message in messages:
+        if len(message) < _IF_STATS_MSG.size:
+            continue
+        _family, ifindex, _wanted = _IF_STATS_MSG.unpack_from(message)
+        stats = dict(attributes(message[_IF_STATS_MSG.size :])).get(_IFLA_STATS_LINK_64, b"")
+        if len(stats) >= _LINK_STATS.size:
+            rx, tx, rx_bytes, tx_bytes, _, _, rx_dropped, tx_dropped, multicast = (
+                _LINK_STATS.unpack_from(stats)
+            )
+            yield (
+                ifindex,
+                VfTraffic(rx, tx, rx_bytes, tx_bytes, None, multicast, rx_dropped, tx_dropped),
+            )
+
+
+def read_traffic(ifindex: int) -> Mapping[int, VfTraffic]:
+    """VF index -> counters, of the PF that has this netdev. Raises OSError."""
+    payload = _IFINFOMSG.pack(socket.AF_UNSPEC, 0, ifindex, 0, 0)
+    payload += attribute(_IFLA_EXT_MASK, struct.pack("=I", _RTEXT_FILTER_VF))
+    question = request(_RTM_GETLINK, payload, dump=False)
+    found: dict[int, VfTraffic] = {}
+    for message in answer(socket.NETLINK_ROUTE, question):
+        found |= traffic_of(message[_IFINFOMSG.size :])
+    return found
+
+
+def traffic_of(data: bytes) -> Mapping[int, VfTraffic]:
+    """The counters in the attributes of a link message; VFs without counters are left out."""
+    offset = 0
+    while offset + _ATTRIBUTE.size <= len(data):
+        length, kind = _ATTRIBUTE.unpack_from(data, offset)
+        if kind & _TYPE_MASK == _IFLA_VFINFO_LIST:
+            # Its length has 16 bits and wraps on a PF with many VFs, so it is not trusted: the
+            # list goes on as long as entries follow.
+            return dict(_vfs(data, offset + _ATTRIBUTE.size))
+        if length < _ATTRIBUTE.size:
+            break
+        offset += (length + 3) & ~3
+    return {}
+
+
+def _vfs(data: bytes, offset: int) -> Iterator[tuple[int, VfTraffic]]:
+    while offset + _ATTRIBUTE.size <= len(data):
+        length, kind = _ATTRIBUTE.unpack_from(data, offset)
+        if kind & _TYPE_MASK != _IFLA_VF_INFO or length < _ATTRIBUTE.size:
+            return
+        entry = dict(attributes(data[offset + _ATTRIBUTE.size : offset + length]))
+        if len(entry.get(_IFLA_VF_MAC, b"")) < 4:  # it begins with the VF's number
+            return
+        if stats := entry.get(_IFLA_VF_STATS):
+            yield int.from_bytes(entry[_IFLA_VF_MAC][:4], sys.byteorder), _counters(stats)
+        offset += (length + 3) & ~3
+
+
+def _counters(stats: bytes) -> VfTraffic:
+    numbers = {
+        _NAMES[kind]: int.from_bytes(value, sys.byteorder)
+        for kind, value in attributes(stats)
+        if kind in _NAMES
+    }
+    return VfTraffic(**numbers)
+
+
+def _has_counted(traffic: VfTraffic) -> bool:
+    return traffic != VfTraffic()

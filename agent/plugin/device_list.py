@@ -1,0 +1,128 @@
+"""The list of one resource as kubelet's streams read it: pulled, so that the newest always wins.
+
+Each stream waits for a list newer than the one it sent. A slow stream skips what it missed, and
+costs the others nothing. Of several streams the newest is served, the older ones end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+from agent.model.answers import ListedDevice
+from agent.plugin.encoding import encode_list
+from agent.wakeup import Wakeup
+
+
+class StreamObserver(Protocol):
+    """Whoever wants to know how the streams of a resource fare; called in the loop, never waits."""
+
+    def stream_opened(self) -> None:
+        """A stream began, or a newer one took over."""
+
+    def stream_lost(self) -> None:
+        """The last stream went away without being asked to."""
+
+    def list_pushed(self, sequence: int, devices: tuple[ListedDevice, ...]) -> None:
+        """The list of this number left for kubelet."""
+
+
+class DeviceList:
+    """The current list of a resource with its number, and the stream that follows it."""
+
+    def __init__(self, signal: Wakeup, observer: StreamObserver) -> None:
+        self.signal = signal
+        self._observer = observer
+        self._reader: asyncio.Task[None] | None = None
+        self._sending = False
+        self._ended = False
+        self.devices: tuple[ListedDevice, ...] = ()
+        self.sequence = 0
+        self.opened = 0
+        """Streams opened since ``begin``."""
+        self.pushed = 0
+        """Number of the newest list that the current stream sent."""
+
+    @property
+    def live(self) -> bool:
+        """Whether somebody follows the list."""
+        return self._reader is not None
+
+    def publish(self, devices: tuple[ListedDevice, ...]) -> bool:
+        """Make ``devices`` the list; the stream sends it next, whatever it is doing now.
+
+        Returns whether it is another list than before.
+        """
+        is_new = devices != self.devices or not self.sequence
+        self.devices = devices  # an equal list is kept too: whoever made it does so as well
+        if not is_new:
+            return False
+        self.sequence += 1
+        self.signal.wake()
+        return True
+
+    def begin(self) -> None:
+        """Let streams open, as for a new generation's server."""
+        self._ended = False
+        self.opened = 0
+        self.pushed = 0
+
+    def end(self) -> None:
+        """Ask the streams to end; they return as soon as they are not in the middle of a list."""
+        self._ended = True
+        self.signal.wake()
+
+    async def follow(self, reader: asyncio.Task[None]) -> AsyncIterator[bytes]:
+        """Lists for one stream, the current one first; ends when a newer stream comes.
+
+        ``reader`` is the task that sends them. If it hangs in a send when it is overtaken, it is
+        cancelled, since its peer reads no more.
+        """
+        if self._ended:
+            return
+        self._take_over(reader)
+        sent = 0
+        try:
+            while self._is_current(reader):
+                if sent == self.sequence:
+                    await self.signal.until(lambda: self._has_news(reader, sent))  # noqa: B023
+                    continue
+                sent, devices = self.sequence, self.devices
+                self._sending = True
+                yield encode_list(devices)
+                if self._reader is reader:
+                    self._sending = False
+                    self._note_pushed(sent, devices)
+                del devices  # while this waits, an equal list may take its place everywhere else
+        finally:
+            self._leave(reader)
+
+    def _take_over(self, reader: asyncio.Task[None]) -> None:
+        overtaken, self._reader = self._reader, reader
+        if overtaken is not None and self._sending:
+            overtaken.cancel()
+        self._sending = False
+        self.opened += 1
+        self._observer.stream_opened()
+        self.signal.wake()
+
+    def _is_current(self, reader: asyncio.Task[None]) -> bool:
+        return self._reader is reader and not self._ended
+
+    def _has_news(self, reader: asyncio.Task[None], sent: int) -> bool:
+        return sent != self.sequence or not self._is_current(reader)
+
+    def _note_pushed(self, sequence: int, devices: tuple[ListedDevice, ...]) -> None:
+        self.pushed = sequence
+        self._observer.list_pushed(sequence, devices)
+        self.signal.wake()
+
+    def _leave(self, reader: asyncio.Task[None]) -> None:
+        if self._reader is not reader:
+            return
+        self._reader = None
+        self._sending = False
+        if not self._ended:
+            self._observer.stream_lost()
+        self.signal.wake()

@@ -1,0 +1,1 @@
+"""gRPC over unix sockets: bounded connections and messages, and socket files."""

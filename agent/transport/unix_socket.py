@@ -1,0 +1,224 @@
+"""Socket files in kubelet's folders: their names, how they come to be, and whose they are.
+
+The only code that creates or removes entries in kubelet's folders.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import re
+import socket
+import stat
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from agent.attrs_classes import frozen
+from agent.errors import KubeletUnavailableError, SocketPathTooLongError
+
+MAX_PATH_BYTES = 107
+"""sun_path has 108 bytes, the last one zero (unix(7))."""
+_OURS = re.compile(r"^\.?.+\.g\d+-[0-9a-f]{8}\.sock$")
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
+_DIGEST_LENGTH = 12
+_TURNS_TO_LET_IN = 2
+"""Turns of the loop from an accepted peer to its protocol, and one to spare."""
+
+
+@frozen
+class Identity:
+    """Which file a path leads to; a file made anew under the same path differs."""
+
+    device: int
+    inode: int
+    modified_ns: int
+
+
+def identify(path: Path) -> Identity | None:
+    """The identity of the file at ``path``, None if there is none or it cannot be seen."""
+    try:
+        return look_at(path)
+    except OSError:
+        return None
+
+
+def look_at(path: Path) -> Identity | None:
+    """The identity of the file at ``path``, None if there is none.
+
+    Raises OSError where that cannot be found out: a folder that cannot be searched hides its files,
+    but they are still there.
+    """
+    try:
+        status = path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return Identity(status.st_dev, status.st_ino, status.st_mtime_ns)
+
+
+def socket_token(generation: int, process_token: str) -> str:
+    """What makes a socket's name unique: the generation, and eight hex digits of the process."""
+    return f"g{generation}-{process_token}"
+
+
+def socket_path(folder: Path, resource: str, token: str) -> Path:
+    """Where a resource's socket goes: ``<prefix>_<name>.<token>.sock``, recognisable and legal.
+
+    A name for which the folder leaves no room is cut and told apart by a hash of the resource.
+    Raises SocketPathTooLongError if not even the hash fits.
+    """
+    stem = _stem(resource)
+    room = _room(folder, token)
+    if len(stem) > room:
+        import hashlib  # noqa: PLC0415 - its libcrypto takes 2 MiB, and names are seldom so long
+
+        whole = resource.encode(errors="surrogatepass")
+        digest = hashlib.sha256(whole).hexdigest()[:_DIGEST_LENGTH]
+        kept = room - len(digest) - 1
+        stem = f"{stem[:kept]}-{digest}" if kept > 0 else digest
+    if len(stem) > room:
+        raise SocketPathTooLongError(str(folder / f"{stem}.{token}.sock"), MAX_PATH_BYTES)
+    return folder / f"{stem}.{token}.sock"
+
+
+def _room(folder: Path, token: str) -> int:
+    """Bytes for a socket's stem; its name is bound with a dot before it, hence one byte less."""
+    return MAX_PATH_BYTES - len(os.fsencode(folder)) - len(f"/..{token}.sock")
+
+
+def require_room(folder: Path) -> None:
+    """Raises SocketPathTooLongError if no socket can have a place in ``folder``."""
+    token = socket_token(10**6, "0" * 8)
+    if _room(folder, token) < _DIGEST_LENGTH:
+        digest = "-" * _DIGEST_LENGTH
+        raise SocketPathTooLongError(str(folder / f"{digest}.{token}.sock"), MAX_PATH_BYTES)
+
+
+@frozen
+class BoundSocket:
+    """A listening socket and the file that leads to it."""
+
+    listener: socket.socket
+    path: Path
+    identity: Identity
+
+    def is_in_place(self) -> bool:
+        """Whether the path still leads to this socket."""
+        return identify(self.path) == self.identity
+
+    def unlink(self) -> None:
+        """Remove the file, unless somebody else's took its place."""
+        if self.is_in_place():
+            self.path.unlink(missing_ok=True)
+
+    async def take_no_more(self) -> None:
+        """Let in whoever is at the door, and nobody after; to be called before the server closes.
+
+        asyncio forgets a peer between accept(2) and its protocol if the server closes meanwhile:
+        he would wait for ever on a connection that nobody has.
+        """
+        asyncio.get_running_loop().remove_reader(self.listener)
+        for _ in range(_TURNS_TO_LET_IN):
+            await asyncio.sleep(0)
+
+
+def bind_socket(path: Path) -> BoundSocket:
+    """A socket that listens before its name appears; nobody but the owner may connect.
+
+    Kubelet ignores names that start with a dot, so it never dials a socket that is bound but does
+    not listen yet. Raises KubeletUnavailableError if the folder is missing, or if a starting
+    kubelet swept the file away in this moment.
+    """
+    hidden = path.with_name("." + path.name)
+    try:
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    except OSError as error:
+        raise KubeletUnavailableError(f"{path}: {error.strerror}") from error
+    try:
+        # The mode before the name: bind(2) takes it over, and no link is there to be followed.
+        os.fchmod(listener.fileno(), 0o600)
+        listener.bind(str(hidden))
+        listener.listen(socket.SOMAXCONN)
+        identity = identify(hidden)
+        hidden.rename(path)
+    except OSError as error:
+        listener.close()
+        with suppress(OSError):
+            hidden.unlink(missing_ok=True)
+        raise KubeletUnavailableError(f"{path.parent}: {error.strerror or error}") from error
+    if identity is None:
+        listener.close()
+        raise KubeletUnavailableError(f"{path}: removed while it was made")
+    return BoundSocket(listener, path, identity)
+
+
+def is_listening(path: Path) -> bool:
+    """Whether somebody listens on a socket file; in doubt, yes."""
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as probe:
+            answer = probe.connect_ex(str(path))
+    except OSError:  # a path too long to dial, or no descriptor left
+        return True
+    return answer not in {errno.ECONNREFUSED, errno.ENOENT}
+
+
+def remove_dead(folders: Iterable[Path]) -> tuple[Path, ...]:
+    """Remove sockets of earlier processes of ours; one on which somebody listens is not touched.
+
+    What cannot be removed stays, and the next start tries again. Returns what was removed.
+    """
+    dead = [
+        path
+        for folder in folders
+        for path in _socket_files(folder)
+        if _OURS.match(path.name) and not is_listening(path)
+    ]
+    return tuple(path for path in dead if _remove(path))
+
+
+def find_foreign(folders: Iterable[Path], resource: str) -> tuple[Path, ...]:
+    """The Go plugin's sockets of a resource on which it still listens.
+
+    Dead ones are removed where that can be done.
+    """
+    live: list[Path] = []
+    for folder in folders:
+        path = folder / f"{_stem(resource)}.sock"
+        if not _is_socket(path):
+            continue
+        if is_listening(path):
+            live.append(path)
+        else:
+            _remove(path)
+    return tuple(live)
+
+
+def _remove(path: Path) -> bool:
+    """Remove a file; tells whether it is gone."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError:
+        return False
+    return True
+
+
+def _is_socket(path: Path) -> bool:
+    """Whether a socket itself lies there; a name too long for a file is nobody's."""
+    try:
+        return stat.S_ISSOCK(path.lstat().st_mode)
+    except OSError:
+        return False
+
+
+def _socket_files(folder: Path) -> list[Path]:
+    try:
+        return sorted(path for path in folder.iterdir() if _is_socket(path))
+    except OSError:
+        return []
+
+
+def _stem(resource: str) -> str:
+    """A resource as a file name that cannot lead elsewhere, nor hide behind a dot."""
+    stem = _UNSAFE.sub("_", resource)
+    return stem if stem and not stem.startswith(".") else f"_{stem[1:]}"

@@ -1,0 +1,1 @@
+"""Watches the host: netlink sockets, kernel uevents, files; and the rescan loop."""

@@ -1,0 +1,210 @@
+"""Turns hints into snapshots: the first hint scans at once, a burst costs one scan a window.
+
+A scan reads what the hints since the last one name, or everything if one of them cannot tell.
+
+Bad news (a device vanished) must not wait, so every scan is published at once. Good news (devices
+that appear) waits until the host is quiet: VFs come one by one, each with its own events.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Self, TypeVar
+
+from agent import blocking, logs
+from agent.bus import Bus
+from agent.errno_advice import with_advice
+from agent.model.device import Role
+from agent.model.events import HostChanged, ScanFailing, ScanStalled, SnapshotTaken
+from agent.model.snapshot import Snapshot
+from agent.tasks import Retry
+
+T = TypeVar("T")
+Elsewhere = Callable[[Callable[[], Snapshot]], Awaitable[Snapshot]]
+Touched = frozenset[str] | None
+"""What the hints named, as in :class:`HostChanged`."""
+Scan = Callable[[int, Touched], Snapshot]
+"""Scans the host; takes the generation and what to read, None = everything."""
+
+WINDOW_S = 0.05
+"""Least time between two scans of one burst of hints."""
+QUIET_S = 0.15
+"""After this long without a hint the host has settled."""
+UNSETTLED_AT_MOST_S = 1.5
+"""A host that is never quiet counts as settled after this long."""
+WHOLE_S = 600.0
+"""A scan of what hints name is followed by one of everything if the last such is this old."""
+LOOK_AGAIN_S = 2.0
+"""A PF whose VFs went is looked at again after this long: sriov_disable() in drivers/pci/iov.c
+waits a second between the last VF's event and ``sriov_numvfs`` = 0, of which no event tells."""
+STALL_S = 10.0
+"""A scan that takes longer is reported; sysfs reads can hang in a driver."""
+
+
+async def in_daemon_thread(work: Callable[[], T]) -> T:
+    """Run a scan in the thread of scans, which cannot hold up the end of the process if it hangs.
+
+    Raises OSError if there is no thread, and none can be made.
+    """
+    return await blocking.call("scan", "", work, limit_s=None)
+
+
+class PendingHints:
+    """What came in on the bus since it was last taken; a context manager."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._touched: Touched = frozenset()
+        self._came = asyncio.Event()
+        self._leave = bus.on(HostChanged, self._note)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._leave()
+
+    def _note(self, hint: HostChanged) -> None:
+        if self._touched is not None:
+            self._touched = None if hint.touched is None else self._touched | hint.touched
+        self._came.set()
+
+    async def wait(self) -> None:
+        """Until there is one that was not taken."""
+        await self._came.wait()
+
+    def take(self) -> Touched:
+        """All of them at once: what they named."""
+        touched, self._touched = self._touched, frozenset()
+        self._came.clear()
+        return touched
+
+
+class RescanLoop:
+    """Scans whenever a :class:`HostChanged` is published; ``newest`` is the last snapshot.
+
+    ``elsewhere`` runs a scan without holding up the loop.
+    """
+
+    def __init__(self, scan: Scan, bus: Bus, elsewhere: Elsewhere = in_daemon_thread) -> None:
+        self._scan = scan
+        self._bus = bus
+        self._elsewhere = elsewhere
+        self.newest = Snapshot()
+        self.scans = 0
+        self._whole_at = 0.0
+        self._is_partial = False
+        """Whether anything was scanned in part since everything was."""
+        self.failing = ""
+        """Why the host cannot be read since the last snapshot; empty = it can."""
+        self.stalled_s = 0.0
+        """How long the scan under way has been taking, once that is unreasonable; else 0."""
+
+    async def scan_now(self, touched: Touched = None) -> Snapshot:
+        """Scan in a thread of its own, without holding up the loop; publishes nothing.
+
+        A process that has run out of descriptors, memory or threads sees nothing, nor does one
+        whose sysfs cannot be listed: it tries again until it does, and the last snapshot stays.
+        """
+        retry = Retry()
+        while True:
+            try:
+                self.newest = await self._scan_once(touched)
+            except OSError as error:
+                self._note_failure(with_advice(error))
+                await retry.wait()
+                touched = None
+            else:
+                self._note_failure("")
+                return self.newest
+
+    def _note_failure(self, error: str) -> None:
+        if error:
+            logs.emit_once("host.scan_failed", "", error=error)
+        elif self.failing:
+            logs.forget("host.scan_failed", "")
+        is_news = bool(error) != bool(self.failing)
+        self.failing = error
+        if is_news:
+            self._bus.publish(ScanFailing(error))
+
+    async def _scan_once(self, touched: Touched) -> Snapshot:
+        self.scans += 1
+        self._is_partial = touched is not None
+        if touched is None:
+            self._whole_at = asyncio.get_running_loop().time()
+        scanning = asyncio.ensure_future(self._elsewhere(lambda: self._scan(self.scans, touched)))
+        stall_s = 0.0
+        while not (await asyncio.wait({scanning}, timeout=STALL_S))[0]:
+            stall_s += STALL_S
+            self._stall(stall_s)
+        if stall_s:
+            self._stall(0.0)
+        return scanning.result()
+
+    def _stall(self, seconds: float) -> None:
+        self.stalled_s = seconds
+        if seconds:
+            logs.emit_once("host.scan_stalled", "", seconds=seconds)
+        else:
+            logs.forget("host.scan_stalled", "")
+            logs.emit("host.scan_resumed")
+        self._bus.publish(ScanStalled(seconds))
+
+    async def run(self) -> None:
+        """Follow hints for ever."""
+        with PendingHints(self._bus) as hints:
+            while True:
+                await hints.wait()
+                before = self.newest
+                await self._follow_burst(hints)
+                if _lost_its_vfs(before, self.newest):
+                    await self._look_again(hints)
+                await self._make_sure()
+
+    async def _make_sure(self) -> None:
+        """Look at everything once in a while, in case something changed that no event told of."""
+        now = asyncio.get_running_loop().time()
+        if self._is_partial and now - self._whole_at >= WHOLE_S:
+            await self._look(None)
+
+    async def _look_again(self, hints: PendingHints) -> None:
+        """A little later, unless there is a hint to follow before."""
+        try:
+            async with asyncio.timeout(LOOK_AGAIN_S):
+                await hints.wait()
+        except TimeoutError:
+            await self._look(frozenset())
+
+    async def _look(self, touched: Touched) -> None:
+        before, snapshot = self.newest, await self.scan_now(touched)
+        if snapshot != before:
+            self._bus.publish(SnapshotTaken(snapshot, settled=True))
+
+    async def _follow_burst(self, hints: PendingHints) -> None:
+        """Scan until the host is quiet, then tell that it is."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        while True:
+            started = loop.time()
+            before, snapshot = self.newest, await self.scan_now(hints.take())
+            overdue = loop.time() - began > UNSETTLED_AT_MOST_S
+            if overdue:
+                break
+            if snapshot != before:
+                self._bus.publish(SnapshotTaken(snapshot, settled=False))
+            try:
+                async with asyncio.timeout(QUIET_S):
+                    await hints.wait()
+            except TimeoutError:
+                break
+            await asyncio.sleep(max(0.0, started + WINDOW_S - loop.time()))
+        self._bus.publish(SnapshotTaken(self.newest, settled=True))
+
+
+def _lost_its_vfs(before: Snapshot, after: Snapshot) -> bool:
+    """Whether a PF has none of the VFs that it had, and still counts some."""
+    role = Role.VF
+    had, has = ({d.pf_address for d in s.devices if d.role is role} for s in (before, after))
+    pfs = (after.pfs.get(address or "") for address in had - has)
+    return any(pf.num_vfs for pf in pfs if pf is not None)

@@ -1,0 +1,190 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any, cast
+
+import attrs
+import pytest
+
+from agent.model.answers import ListedDevice
+from agent.plugin.device_list import DeviceList
+from agent.plugin.encoding import encode_list
+from agent.wakeup import Wakeup
+
+
+@attrs.define
+class Notes:
+    """What the feed told."""
+
+    told: list[object] = attrs.Factory(list)
+
+    def stream_opened(self) -> None:
+        self.told.append("opened")
+
+    def stream_lost(self) -> None:
+        self.told.append("lost")
+
+    def list_pushed(self, sequence: int, devices: tuple[ListedDevice, ...]) -> None:
+        self.told.append((sequence, len(devices)))
+
+
+def devices(count: int) -> tuple[ListedDevice, ...]:
+    return tuple(ListedDevice(f"d{i}") for i in range(count))
+
+
+@pytest.fixture
+def notes() -> Notes:
+    return Notes()
+
+
+@pytest.fixture
+def device_list(notes: Notes) -> DeviceList:
+    made = DeviceList(Wakeup(), notes)
+    made.publish(devices(1))
+    return made
+
+
+class Stream:
+    """A stream in a task of its own; each send waits for ``go_on``."""
+
+    def __init__(self, device_list: DeviceList) -> None:
+        self.sent: list[bytes] = []
+        self.arrived = asyncio.Event()
+        self._permits = asyncio.Semaphore(0)
+        self.task: asyncio.Task[None] = asyncio.create_task(self._run(device_list))
+
+    async def _run(self, device_list: DeviceList) -> None:
+        task = cast("asyncio.Task[None]", asyncio.current_task())
+        lists: AsyncIterator[bytes] = device_list.follow(task)
+        async with aclosing(cast("Any", lists)):
+            async for encoded in lists:
+                self.sent.append(encoded)
+                self.arrived.set()
+                await self._permits.acquire()
+
+    def go_on(self, sends: int = 1) -> None:
+        for _ in range(sends):
+            self._permits.release()
+
+    async def next(self) -> None:
+        async with asyncio.timeout(5):
+            await self.arrived.wait()
+        self.arrived.clear()
+
+    async def end(self) -> None:
+        async with asyncio.timeout(5):
+            await asyncio.wait({self.task})
+
+
+async def test_a_stream_gets_the_list_at_once_and_each_newer_one(device_list: DeviceList) -> None:
+    stream = Stream(device_list)
+    stream.go_on(100)
+    for count in (1, 2, 3):
+        device_list.publish(devices(count))
+        await stream.next()
+    assert stream.sent == [encode_list(devices(count)) for count in (1, 2, 3)]
+    device_list.end()
+    await stream.end()
+
+
+async def test_a_slow_stream_gets_the_newest_list_and_none_in_between(
+    device_list: DeviceList, notes: Notes
+) -> None:
+    stream = Stream(device_list)
+    await stream.next()
+    for count in range(2, 1000):
+        device_list.publish(devices(count))
+    stream.go_on(2)
+    await stream.next()
+    device_list.end()
+    await stream.end()
+    assert stream.sent[1:] == [encode_list(devices(999))]
+    assert notes.told == ["opened", (1, 1), (999, 999)]
+
+
+async def test_an_equal_list_is_no_news(device_list: DeviceList) -> None:
+    assert [device_list.publish(devices(count)) for count in (1, 2, 2, 0)] == [
+        False,
+        True,
+        False,
+        True,
+    ]
+    assert device_list.sequence == 3
+
+
+async def test_an_empty_list_is_a_list(notes: Notes) -> None:
+    device_list = DeviceList(Wakeup(), notes)
+    device_list.publish(())
+    stream = Stream(device_list)
+    await stream.next()
+    assert stream.sent == [b""]
+    stream.go_on()
+    device_list.end()
+    await stream.end()
+
+
+async def test_a_newer_stream_ends_the_older_and_gets_every_update(
+    device_list: DeviceList, notes: Notes
+) -> None:
+    older = Stream(device_list)
+    older.go_on(100)
+    await older.next()
+    newer = Stream(device_list)
+    newer.go_on(100)
+    await newer.next()
+    await older.end()
+    device_list.publish(devices(2))
+    await newer.next()
+    assert len(older.sent) == 1
+    assert len(newer.sent) == 2
+    assert device_list.live
+    assert "lost" not in notes.told
+    device_list.end()
+    await newer.end()
+
+
+async def test_an_older_stream_that_hangs_in_a_send_is_cancelled(device_list: DeviceList) -> None:
+    older = Stream(device_list)
+    await older.next()
+    newer = Stream(device_list)
+    newer.go_on(100)
+    await newer.next()
+    await older.end()
+    assert older.task.cancelled()
+    assert device_list.live
+    device_list.end()
+    await newer.end()
+
+
+async def test_a_stream_that_breaks_is_lost_and_one_asked_to_end_is_not(
+    device_list: DeviceList, notes: Notes
+) -> None:
+    stream = Stream(device_list)
+    await stream.next()
+    stream.task.cancel()
+    await stream.end()
+    assert notes.told == ["opened", "lost"]
+    assert not device_list.live
+    stream = Stream(device_list)
+    stream.go_on()
+    await stream.next()
+    device_list.end()
+    await stream.end()
+    assert notes.told[2:] == ["opened", (1, 1)]
+
+
+async def test_after_the_end_no_stream_opens_until_the_next_begin(
+    device_list: DeviceList, notes: Notes
+) -> None:
+    device_list.end()
+    refused = Stream(device_list)
+    await refused.end()
+    assert notes.told == []
+    device_list.begin()
+    stream = Stream(device_list)
+    await stream.next()
+    assert device_list.opened == 1
+    stream.task.cancel()
+    await stream.end()

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import attrs
+import pytest
+
+from agent.bus import Bus
+from agent.health.pool_health import Change
+from agent.health.verdict import HEALTHY, Cause, Health
+from agent.model.events import ScanStalled
+from agent.state_events import HealthChanged
+from agent.status.readiness_log import BRIEF_S, START_S, ReadinessLogger
+from agent.status.state import AgentState, ScanStatus
+from tests.support.devices import host
+from tests.support.log_lines import LogLines
+from tests.support.moment import moment
+
+READY = moment(host())
+STALLED = attrs.evolve(READY, scan=ScanStatus(2, stalled_s=10.0))
+pytestmark = pytest.mark.looptime
+
+
+@asynccontextmanager
+async def following(first: AgentState) -> AsyncIterator[Callable[[AgentState], None]]:
+    """News of a state that the test replaces by calling what this gives."""
+    bus = Bus()
+    now = [first]
+
+    def become(state: AgentState) -> None:
+        now[0] = state
+        bus.publish(ScanStalled(state.scan.stalled_s))
+
+    task = asyncio.create_task(ReadinessLogger(bus, lambda: now[0]).run())
+    await asyncio.sleep(0)
+    yield become
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert bus.subscriber_count(ScanStalled) == 0
+
+
+async def test_readiness_at_the_start_is_said_at_once_and_only_once(log_lines: LogLines) -> None:
+    async with following(READY) as become:
+        become(READY)
+        await asyncio.sleep(60)
+    assert log_lines.fields("agent.ready") == [{"ready": True}]
+
+
+async def test_an_agent_that_was_asked_to_stop_does_not_say_that_it_is_ready(
+    log_lines: LogLines,
+) -> None:
+    async with following(attrs.evolve(READY, serving=False)) as become:
+        become(attrs.evolve(READY, stopping=True))
+        await asyncio.sleep(BRIEF_S / 2)
+    assert log_lines.fields("agent.ready") == []
+
+
+async def test_what_is_missing_is_said_if_it_lasts(log_lines: LogLines) -> None:
+    async with following(READY) as become:
+        become(STALLED)
+        await asyncio.sleep(BRIEF_S / 2)
+        assert len(log_lines.fields("agent.ready")) == 1
+        await asyncio.sleep(BRIEF_S)
+        become(READY)
+        await asyncio.sleep(0.001)
+    assert log_lines.fields("agent.ready") == [
+        {"ready": True},
+        {"ready": False, "missing": "a scan of the host hangs since 10 s"},
+        {"ready": True},
+    ]
+
+
+async def test_a_short_gap_is_no_news(log_lines: LogLines) -> None:
+    async with following(READY) as become:
+        become(STALLED)
+        await asyncio.sleep(BRIEF_S / 2)
+        become(READY)
+        await asyncio.sleep(60)
+    assert log_lines.fields("agent.ready") == [{"ready": True}]
+
+
+async def test_a_start_that_hangs_says_what_is_missing_after_a_while(log_lines: LogLines) -> None:
+    async with following(STALLED) as become:
+        await asyncio.sleep(START_S - 0.1)
+        assert log_lines.events() == []
+        await asyncio.sleep(0.2)
+        assert [f["ready"] for f in log_lines.fields("agent.ready")] == [False]
+        become(READY)
+        await asyncio.sleep(0.001)
+    assert [f["ready"] for f in log_lines.fields("agent.ready")] == [False, True]
+
+
+async def test_health_that_changes_is_no_reason_to_look() -> None:
+    bus, looked = Bus(), 0
+
+    def state() -> AgentState:
+        nonlocal looked
+        looked += 1
+        return READY
+
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(ReadinessLogger(bus, state).run())
+        await asyncio.sleep(1)
+        bus.publish(HealthChanged("r", (Change("a", HEALTHY, Health(Cause.PF_DOWN)),)))
+        await asyncio.sleep(1)
+        assert looked == 1
+        bus.publish(ScanStalled(0.0))
+        await asyncio.sleep(1)
+        assert looked == 2
+        task.cancel()

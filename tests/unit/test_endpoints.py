@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from agent.bus import Bus
+from agent.endpoints import first_lists
+from agent.model.plugin_events import StreamOpened
+
+pytestmark = pytest.mark.looptime
+
+
+async def waited(*opened_at: float, limit_s: float = 1.0) -> float:
+    """How long the first lists are waited for if streams open at these moments."""
+    bus, loop = Bus(), asyncio.get_running_loop()
+    for moment in opened_at:
+        loop.call_later(moment, bus.publish, StreamOpened("r", 1))
+    began = loop.time()
+    await first_lists(bus, limit_s)
+    return loop.time() - began
+
+
+async def test_the_first_lists_are_there_when_no_further_stream_opens() -> None:
+    assert await waited(0.2, 0.24, 0.28) == pytest.approx(0.33)
+
+
+async def test_without_a_stream_they_are_waited_for_no_longer_than_allowed() -> None:
+    assert await waited() == pytest.approx(1.0)
+
+
+async def test_streams_that_open_all_the_time_hold_nothing_up_for_ever() -> None:
+    moments = [n * 0.04 for n in range(1, 100)]
+    assert await waited(*moments, limit_s=0.5) == pytest.approx(0.5)
