@@ -4,9 +4,9 @@
 of a class when it is imported, and there are over a hundred classes; the text form is the longest
 of the methods and hardly ever asked for (docs/adr/0009-lean-imports.md).
 
-``fast_record`` is for what is made by the thousand, one for each device of a host: frozen for the type
-checker, which sees all code. To refuse assignment at run time as well, attrs would set each field
-of a new record by a call: one of 26 fields then takes five times as long to make as by plain
+``fast_record`` is for what is made by the thousand, one for each device of a host: frozen for the
+type checker, which sees all code. To refuse assignment at run time as well, attrs would set each
+field of a new record by a call: one of 26 fields then takes five times as long to make as by plain
 assignment, which is more than reading two files.
 """
 

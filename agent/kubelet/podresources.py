@@ -140,7 +140,7 @@ class PodResourcesPoller:
         self._asked.set()
 
     async def run(self, asking: Awaitable[PodResourcesRead] | None = None) -> None:
-        """Publish PodResourcesRead for each answer, until cancelled; ``asking`` is one under way."""
+        """Publish PodResourcesRead for each answer; ``asking`` is a question under way."""
         with self._leave:
             if asking is not None:
                 self.hear(await asking)

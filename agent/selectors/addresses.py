@@ -68,7 +68,8 @@ def _acpi_hints(wanted: frozenset[str], present_values: PresentValues) -> tuple[
     known = some(by_number) if counts else "none (the firmware gives no indexes)"
     return tuple(
         Hint(
-            f"acpiIndexes: no {present_values.kind} with ACPI index {index} on this host; present: {known}",
+            f"acpiIndexes: no {present_values.kind} with ACPI index {index} on this host; "
+            f"present: {known}",
             index,
         )
         for index in absent(wanted, counts)

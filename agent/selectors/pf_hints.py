@@ -80,10 +80,11 @@ def _no_pf(key: str, entry: FunctionRange, present_values: PresentValues) -> str
     guess = f"; did you mean {by_key[near[0]]}?" if near else ""
     hint = f"{key}: no PF on this host {what}; PFs here: {some(names)}{guess}"
     if key == "pfNames" and present_values.has_no_nic:
+        addresses = some(pf.id for pf in present_values.pfs)
         hint = (
             f"{key}: no PF here has a name: no NIC's netdev is in the agent's network namespace, "
             "only PCI functions are seen; run the agent in the host's network namespace "
-            f"(hostNetwork: true), or select by rootDevices: {some(pf.id for pf in present_values.pfs)}"
+            f"(hostNetwork: true), or select by rootDevices: {addresses}"
         )
     nameless = [
         pf.id for pf in present_values.pfs if not pf.port_names and pf.id in present_values.indexes

@@ -64,8 +64,8 @@ def _hints(wanted: frozenset[int], present_values: PresentValues) -> tuple[Hint,
         )
         diagnose.append(
             Hint(
-                f"pKeys: no {present_values.kind} on InfiniBand has the P_Key 0x{pkey:04x} on this host; "
-                f"present: {present(counts)}{guess}",
+                f"pKeys: no {present_values.kind} on InfiniBand has the P_Key 0x{pkey:04x} on this "
+                f"host; present: {present(counts)}{guess}",
                 f"0x{pkey:04x}",
             )
         )
