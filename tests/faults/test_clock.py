@@ -23,7 +23,7 @@ SHOWN_ONLY = {
     "cli/offline_state.py",
     "daemon.py",
     "http/counters.py",
-    "journal.py",
+    "event_history.py",
     "status/health_since.py",
 }
 """Modules that read the wall clock, to show it to people and to nobody else."""
