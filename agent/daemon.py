@@ -45,7 +45,7 @@ from agent.pools.needs import class_needs
 from agent.pools.pool import Pools
 from agent.reconcile import Reconciler
 from agent.silent_facts import scan_silent_facts
-from agent.stop_signals import STOP_SIGNALS, received_early
+from agent.stop_signals import STOP_SIGNALS, end_at_next_signal, end_process, received_early
 from agent.tasks import run_all
 from agent.watch.netlink_watcher import NetlinkWatcher
 from agent.watch.rdma_ports import RdmaPortWatch
@@ -89,10 +89,17 @@ async def run_agent(options: RunOptions, stop: asyncio.Event | None = None) -> N
 
 
 def _stop_on_signals(stop: asyncio.Event) -> asyncio.Event:
+    """Set ``stop`` at the first stop signal; the second one ends the process at once."""
+    asked: list[signal.Signals] = []
+
     def ask(number: signal.Signals) -> None:
+        if asked:
+            end_process(number)
+        asked.append(number)
+        end_at_next_signal()
         if not stop.is_set():
             logs.emit("agent.stopping", reason=number.name)
-            loop.call_later(STOP_WITHIN_S, _end_process)
+            loop.call_later(STOP_WITHIN_S, _end_late)
         stop.set()
 
     loop = asyncio.get_running_loop()
@@ -103,8 +110,8 @@ def _stop_on_signals(stop: asyncio.Event) -> asyncio.Event:
     return stop
 
 
-def _end_process() -> None:
-    """Leave undone what does not end: a hanging file system must not hold up the process."""
+def _end_late() -> None:
+    """End the process although something has not ended, such as a call that hangs."""
     logs.emit("agent.stopped_late", limit_s=STOP_WITHIN_S)
     logs.flush()
     os._exit(0)

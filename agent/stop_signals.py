@@ -1,4 +1,4 @@
-"""Signals that stop the process, from its first moment until the event loop listens to them.
+"""Signals that stop the process: before the event loop handles them, and after the first one.
 
 The kernel drops a signal for process 1 of a PID namespace, which a container's first process is,
 while its action is the default one (signal(7), pid_namespaces(7)); imports take a few hundred
@@ -7,6 +7,7 @@ milliseconds. So this module is the first that the command imports, and it impor
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from types import FrameType
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from sys import UnraisableHookArgs
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
-"""Each asks the running agent to stop, with exit code 0."""
+"""The first asks the running agent to stop, with exit code 0; the second ends it at once."""
 _received: list[signal.Signals] = []
 
 
@@ -48,7 +49,23 @@ def received_early() -> signal.Signals | None:
     return _received[0] if _received else None
 
 
-def _stop_agent(number: int, _frame: FrameType | None) -> NoReturn:
+def end_at_next_signal() -> None:
+    """Let the next stop signal end the process at once; for the time after the first one.
+
+    The handler runs also while a call blocks the event loop. It closes nothing and logs nothing.
+    """
+    for number in STOP_SIGNALS:
+        signal.signal(number, end_process)
+
+
+def end_process(number: int, _frame: FrameType | None = None) -> NoReturn:
+    """End the process at once, with the exit code that a shell reports for the signal."""
+    os._exit(128 + number)
+
+
+def _stop_agent(number: int, frame: FrameType | None) -> NoReturn:
+    if _received:
+        end_process(number, frame)
     _received.append(signal.Signals(number))
     raise SystemExit(0)
 

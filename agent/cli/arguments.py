@@ -97,7 +97,8 @@ def build_parser(*only: str) -> argparse.ArgumentParser:
         description="SR-IOV NICs and accelerators as Kubernetes resources, followed live. "
         "Without a command it runs the agent, with the arguments of the SR-IOV network device "
         "plugin.",
-        epilog="Exit codes: 0 asked to stop, 1 crash, 2 bad configuration or usage.",
+        epilog="Exit codes: 0 asked to stop, 1 crash, 2 bad configuration or usage, "
+        "128 + N ended at once by a second stop signal N.",
     )
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
