@@ -157,7 +157,7 @@ class Daemon:
         self.links: NetlinkWatcher | None = None
         self.fleet: Fleet | None = None
         self.reconciler: Reconciler
-        self.services = Endpoints(options, self.bus, self.state, self._passes)
+        self.services = Endpoints(options, self.bus, self.state)
         self._started_at = time.time()
         self._scan_s = 0.0
         self._serving = False
@@ -169,9 +169,6 @@ class Daemon:
         if self.services.counters is not None:
             self.services.counters.scan_s.observe(self._scan_s)
         return snapshot
-
-    def _passes(self) -> int:
-        return self.reconciler.passes if self.fleet else 0
 
     def state(self) -> AgentState:
         """Everything that the agent knows now, as one value."""

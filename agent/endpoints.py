@@ -52,7 +52,6 @@ class Endpoints:
         options: RunOptions,
         bus: Bus,
         state: Callable[[], AgentState],
-        passes: Callable[[], int],
     ) -> None:
         self.history = EventHistory()
         self.dates = LastTransitions()
@@ -61,7 +60,6 @@ class Endpoints:
         self._options = options
         self._bus = bus
         self._state = state
-        self._passes = passes
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -70,7 +68,7 @@ class Endpoints:
         if self._options.http_address:
             from agent.http.counters import Recorder  # noqa: PLC0415 - only where it is asked for
 
-            self.counters = self._stack.enter_context(Recorder(self._bus, self._passes))
+            self.counters = self._stack.enter_context(Recorder(self._bus))
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -124,7 +124,8 @@ class Reconciler:
         self._had_devices: set[str] = set()
         self._dirty = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
-        self.passes = 0
+        self._seen_at: float | None = None
+        """Loop time (s) of the first event on the host that no pass has taken in."""
         self._leave: list[Callable[[], None]] = [
             bus.on(SnapshotTaken, self.host_changed),
             bus.on(LinksChanged, self.links_changed),
@@ -138,13 +139,19 @@ class Reconciler:
     def host_changed(self, event: SnapshotTaken) -> None:
         """A scan is done."""
         self.snapshot, self.settled = event.snapshot, event.settled
+        self._note_cause(event.seen_at)
         self.tracker = self.tracker.remembering(event.snapshot.devices)
         self._dirty.set()
 
     def links_changed(self, event: LinksChanged) -> None:
-        """Netlink told something."""
+        """An interface changed."""
         self.links = event.links
+        self._note_cause(event.seen_at)
         self._dirty.set()
+
+    def _note_cause(self, seen_at: float | None) -> None:
+        times = (t for t in (self._seen_at, seen_at) if t is not None)
+        self._seen_at = min(times, default=None)
 
     def config_changed(self, config: Config) -> None:
         """Another configuration is in force."""
@@ -213,7 +220,7 @@ class Reconciler:
     async def reconcile(self) -> None:
         """One pass over the newest inputs."""
         self._dirty.clear()
-        self.passes += 1
+        seen_at, self._seen_at = self._seen_at, None
         inputs, settled = (self.snapshot, self.config, self.tracker.held), self.settled
         pools = await self._work(lambda: self._assign(inputs, settled=settled))
         shown = self._shown(pools)
@@ -222,7 +229,11 @@ class Reconciler:
         links, now = self.links, asyncio.get_running_loop().time()
         pools_health = await self._work(lambda: self._judge(pools, links, now, unwritten))
         elsewhere = shown - own
-        offered = tuple(pools_health[p.resource].offer() for p in pools.pools if p.resource in own)
+        offered = tuple(
+            _with_cause(pools_health[p.resource].offer(), seen_at)
+            for p in pools.pools
+            if p.resource in own
+        )
         await self._offer(pools, pools_health, (offered, elsewhere), settled=settled)
         if self._record is not None and self._recording.done():
             self._recording = asyncio.ensure_future(self._record.keep(pools.held.holders))
@@ -345,3 +356,7 @@ class Reconciler:
             moments.append(loop.time() + RETRY_FILES_S)
         if moments:
             self._timer = loop.call_at(min(moments), self._dirty.set)
+
+
+def _with_cause(listing: DeviceListing, seen_at: float | None) -> DeviceListing:
+    return listing if seen_at is None else attrs.evolve(listing, seen_at=seen_at)

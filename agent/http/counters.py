@@ -6,7 +6,7 @@ import asyncio
 import time
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 
 import attrs
@@ -15,8 +15,8 @@ from agent import logs
 from agent.attrs_classes import define
 from agent.bus import Bus
 from agent.log_events import LogEvent
-from agent.model.events import DevicesAllocated, HostChanged, LinksChanged, SnapshotTaken
-from agent.model.plugin_events import ListMade, ListPushed, Registered, RegistrationFailed
+from agent.model.events import DevicesAllocated
+from agent.model.plugin_events import ListPushed, Registered, RegistrationFailed
 from agent.state_events import HealthChanged
 
 PUSH_BOUNDS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
@@ -68,27 +68,15 @@ class Counters:
 
 
 class Recorder:
-    """Keeps :class:`Counters`; a context manager that listens while it is entered.
+    """Keeps :class:`Counters`; a context manager that listens while it is entered."""
 
-    ``passes`` tells how many passes the reconciler has begun: an input that comes before a pass
-    begins is answered by that pass, which is how a list that goes out is led back to its cause.
-    """
-
-    def __init__(self, bus: Bus, passes: Callable[[], int]) -> None:
+    def __init__(self, bus: Bus) -> None:
         self.counters = Counters()
         self._bus = bus
-        self._passes = passes
         self._stack = ExitStack()
-        self._hinted_s: float | None = None
-        self._inputs: dict[int, float] = {}
-        self._pushing: dict[str, float] = {}
 
     def __enter__(self) -> Counters:
         on, leave = self._bus.on, self._stack.callback
-        leave(on(HostChanged, self._hint))
-        leave(on(SnapshotTaken, self._snapshot))
-        leave(on(LinksChanged, lambda _: self._input(_now())))
-        leave(on(ListMade, self._list))
         leave(on(HealthChanged, self._health))
         leave(on(ListPushed, self._push))
         leave(on(Registered, lambda e: self._registration(e.resource, "success")))
@@ -100,21 +88,6 @@ class Recorder:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def _hint(self, _: HostChanged) -> None:
-        if self._hinted_s is None:
-            self._hinted_s = _now()
-
-    def _snapshot(self, event: SnapshotTaken) -> None:
-        self._input(_now() if self._hinted_s is None else self._hinted_s)
-        if event.settled:
-            self._hinted_s = None
-
-    def _input(self, since_s: float) -> None:
-        """Something that the next pass will take in."""
-        number = self._passes() + 1
-        self._inputs = {n: s for n, s in self._inputs.items() if n >= number - 1}
-        self._inputs[number] = min(since_s, self._inputs.get(number, since_s))
-
     def _health(self, event: HealthChanged) -> None:
         for change in event.changes:
             if change.after is not None and change.before is not None:
@@ -122,16 +95,10 @@ class Recorder:
                 key = (event.resource, health, str(change.after.cause))
                 self.counters.transitions[key] += 1
 
-    def _list(self, event: ListMade) -> None:
-        since_s = self._inputs.get(self._passes())
-        if since_s is not None:
-            self._pushing.setdefault(event.resource, since_s)
-
     def _push(self, event: ListPushed) -> None:
         self.counters.pushed[event.resource] += 1
-        since_s = self._pushing.pop(event.resource, None)
-        if since_s is not None:
-            self.counters.push_s.observe(_now() - since_s)
+        if event.seen_at is not None:
+            self.counters.push_s.observe(_now() - event.seen_at)
 
     def _registration(self, resource: str, result: str) -> None:
         self.counters.registrations[resource, result] += 1

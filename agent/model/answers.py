@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+import attrs
+
 from agent.attrs_classes import fast_record, frozen
 
 
@@ -23,17 +25,8 @@ class DeviceListing:
 
     resource: str
     devices: tuple[ListedDevice, ...] = ()
-    preference: bool = True
-    """Whether kubelet is told to call GetPreferredAllocation."""
-
-
-@frozen
-class Mount:
-    """A bind mount for a container."""
-
-    container_path: str
-    host_path: str
-    read_only: bool = False
+    seen_at: float | None = attrs.field(default=None, eq=False)
+    """Loop time (s) of the event on the host that led to the list; None = no event did."""
 
 
 @frozen
@@ -50,7 +43,6 @@ class Allocation:
     """The answer to one container's request, everything sorted or in stable order."""
 
     envs: tuple[tuple[str, str], ...] = ()
-    mounts: tuple[Mount, ...] = ()
     nodes: tuple[DeviceNode, ...] = ()
     annotations: tuple[tuple[str, str], ...] = ()
     cdi_devices: tuple[str, ...] = ()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import attrs
+
 from agent.attrs_classes import frozen
 from agent.model.link import Links
 from agent.model.snapshot import Snapshot
@@ -26,14 +28,18 @@ class SnapshotTaken:
 
     snapshot: Snapshot
     settled: bool
-    """Whether the host has been quiet for a while: only then is good news told."""
+    """Whether the host has been quiet for a while: only then are new devices listed."""
+    seen_at: float | None = attrs.field(default=None, eq=False)
+    """Loop time (s) of the first event that led to the scan; None = it is the first scan."""
 
 
 @frozen
 class LinksChanged:
-    """Netlink told something new of an interface."""
+    """An interface changed, as netlink reports it."""
 
     links: Links
+    seen_at: float | None = attrs.field(default=None, eq=False)
+    """Loop time (s) at which the message was read."""
 
 
 @frozen

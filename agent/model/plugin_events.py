@@ -5,6 +5,8 @@ Made by the fleet; read by readiness, metrics, the journal and ``status``.
 
 from __future__ import annotations
 
+import attrs
+
 from agent.attrs_classes import frozen
 
 
@@ -47,13 +49,6 @@ class StreamLost:
 
 
 @frozen
-class ListMade:
-    """The list of a resource is another one than before; it goes to kubelet next."""
-
-    resource: str
-
-
-@frozen
 class ListPushed:
     """A full list went out to kubelet."""
 
@@ -62,6 +57,8 @@ class ListPushed:
     unhealthy: int
     sequence: int
     """Number of the list; lists that were overtaken by a newer one are never sent."""
+    seen_at: float | None = attrs.field(default=None, eq=False)
+    """Loop time (s) of the event on the host that led to the list; None = no event did."""
 
 
 @frozen

@@ -24,8 +24,10 @@ class StreamObserver(Protocol):
     def stream_lost(self) -> None:
         """The last stream went away without being asked to."""
 
-    def list_pushed(self, sequence: int, devices: tuple[ListedDevice, ...]) -> None:
-        """The list of this number left for kubelet."""
+    def list_pushed(
+        self, sequence: int, devices: tuple[ListedDevice, ...], seen_at: float | None
+    ) -> None:
+        """The list of this number was sent; ``seen_at`` is the loop time (s) of its cause."""
 
 
 class DeviceList:
@@ -39,6 +41,8 @@ class DeviceList:
         self._ended = False
         self.devices: tuple[ListedDevice, ...] = ()
         self.sequence = 0
+        self._seen_at: float | None = None
+        """Loop time (s) of the first cause of a list that was not sent yet."""
         self.opened = 0
         """Streams opened since ``begin``."""
         self.pushed = 0
@@ -49,18 +53,18 @@ class DeviceList:
         """Whether somebody follows the list."""
         return self._reader is not None
 
-    def publish(self, devices: tuple[ListedDevice, ...]) -> bool:
-        """Make ``devices`` the list; the stream sends it next, whatever it is doing now.
+    def publish(self, devices: tuple[ListedDevice, ...], seen_at: float | None = None) -> None:
+        """Make ``devices`` the list; if it changed, the stream sends it after the one under way.
 
-        Returns whether it is another list than before.
+        ``seen_at`` is the loop time (s) of the event on the host that led to it.
         """
         is_new = devices != self.devices or not self.sequence
-        self.devices = devices  # an equal list is kept too: whoever made it does so as well
-        if not is_new:
-            return False
-        self.sequence += 1
-        self.signal.wake()
-        return True
+        self.devices = devices  # also an equal list: the caller keeps that object, too
+        if is_new:
+            if self._seen_at is None:
+                self._seen_at = seen_at
+            self.sequence += 1
+            self.signal.wake()
 
     def begin(self) -> None:
         """Let streams open, as for a new generation's server."""
@@ -115,7 +119,8 @@ class DeviceList:
 
     def _note_pushed(self, sequence: int, devices: tuple[ListedDevice, ...]) -> None:
         self.pushed = sequence
-        self._observer.list_pushed(sequence, devices)
+        seen_at, self._seen_at = self._seen_at, None
+        self._observer.list_pushed(sequence, devices, seen_at)
         self.signal.wake()
 
     def _leave(self, reader: asyncio.Task[None]) -> None:

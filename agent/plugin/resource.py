@@ -13,7 +13,6 @@ from agent import logs
 from agent.errors import KubeletUnavailableError
 from agent.model.answers import DeviceListing, ListedDevice
 from agent.model.plugin_events import (
-    ListMade,
     ListPushed,
     PoolServerState,
     Registered,
@@ -34,7 +33,6 @@ from agent.wakeup import Wakeup
 
 HASTE_S = 0.05
 """A generation undone from outside within less is not made anew without a pause."""
-OPTIONS_CHANGED = "the options changed"
 KUBELET_REPLACED = "kubelet.sock was replaced"
 FAREWELL_LIMIT_S = 0.25
 """For kubelet to take the empty list of a resource that is no more."""
@@ -51,10 +49,9 @@ class ResourcePlugin:
         """Set by whoever runs the pool, once it ran to its end."""
         self._around = surroundings
         self._after = after
-        self._preference = offer.preference
         self._signal = Wakeup()
         self._device_list = DeviceList(self._signal, self)
-        self._publish(offer)
+        self._device_list.publish(offer.devices, offer.seen_at)
         self._retry = Retry()
         self._hinted = asyncio.Event()
         """Set when the files of kubelet's folders may have changed since they were looked at."""
@@ -69,15 +66,8 @@ class ResourcePlugin:
         self._since_s = asyncio.get_running_loop().time()
 
     def offer(self, offer: DeviceListing) -> None:
-        """Push a changed list; a changed preference is told by registering again."""
-        self._publish(offer)
-        if offer.preference != self._preference:
-            self._preference = offer.preference
-            self._undo(OPTIONS_CHANGED)
-
-    def _publish(self, offer: DeviceListing) -> None:
-        if self._device_list.publish(offer.devices):
-            self._around.bus.publish(ListMade(self.resource))
+        """Push the list if it changed."""
+        self._device_list.publish(offer.devices, offer.seen_at)
 
     def retire(self) -> None:
         """End with an empty list: the resource is no more."""
@@ -216,11 +206,7 @@ class ResourcePlugin:
         folder = roots.plugins_registry if way == "watcher" else roots.device_plugins
         token = socket_token(self._generations, self._around.process_token)
         service = DevicePluginService(
-            self.resource,
-            self._device_list,
-            self._around.answers,
-            self._note_bug,
-            preference=self._preference,
+            self.resource, self._device_list, self._around.answers, self._note_bug
         )
         handshake = RegistrationService(self.resource, self._note_dialled, self._note_verdict)
         path = socket_path(folder, self.resource, token)
@@ -269,7 +255,7 @@ class ResourcePlugin:
         if now.refusal is not None:
             raise KubeletUnavailableError(f"{self.resource}: kubelet refused: {now.refusal}")
         age_s = self._loop_s() - now.began_s
-        is_of_kubelet = now.invalidated in {KUBELET_REPLACED, OPTIONS_CHANGED}
+        is_of_kubelet = now.invalidated == KUBELET_REPLACED
         return age_s >= (HASTE_S if is_of_kubelet else self._around.limits.steady_s)
 
     def _is_over(self, now: Generation) -> bool:
@@ -303,8 +289,10 @@ class ResourcePlugin:
         )
         self._around.bus.publish(StreamLost(self.resource, self._generations))
 
-    def list_pushed(self, sequence: int, devices: tuple[ListedDevice, ...]) -> None:
-        """A list is with kubelet."""
+    def list_pushed(
+        self, sequence: int, devices: tuple[ListedDevice, ...], seen_at: float | None
+    ) -> None:
+        """A list was sent to kubelet."""
         self._lists_pushed += 1
         healthy = sum(device.healthy for device in devices)
         unhealthy = len(devices) - healthy
@@ -315,7 +303,7 @@ class ResourcePlugin:
             unhealthy=unhealthy,
             sequence=sequence,
         )
-        self._around.bus.publish(ListPushed(self.resource, healthy, unhealthy, sequence))
+        self._around.bus.publish(ListPushed(self.resource, healthy, unhealthy, sequence, seen_at))
 
     def _note_dialled(self) -> None:
         if self._now is not None:

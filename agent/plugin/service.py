@@ -60,14 +60,12 @@ class DevicePluginService(v1beta1.DevicePluginBase):
         device_list: DeviceList,
         answers: Backend,
         report_bug: Callable[[Exception], None],
-        *,
-        preference: bool,
     ) -> None:
         self._resource = resource
         self._device_list = device_list
         self._answers = answers
         self._report_bug = report_bug
-        self.options = v1beta1.DevicePluginOptions(get_preferred_allocation_available=preference)
+        self.options = v1beta1.DevicePluginOptions(get_preferred_allocation_available=True)
         self.answering = 0
         """Requests being answered now."""
 
@@ -203,12 +201,6 @@ class RegistrationService(pluginregistration.RegistrationBase):
 def _container_response(allocation: Allocation) -> v1beta1.ContainerAllocateResponse:
     return v1beta1.ContainerAllocateResponse(
         envs=dict(allocation.envs),
-        mounts=[
-            v1beta1.Mount(
-                container_path=m.container_path, host_path=m.host_path, read_only=m.read_only
-            )
-            for m in allocation.mounts
-        ],
         devices=[
             v1beta1.DeviceSpec(
                 container_path=n.container_path, host_path=n.host_path, permissions=n.permissions

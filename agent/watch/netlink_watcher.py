@@ -182,7 +182,7 @@ class NetlinkWatcher:
         if links.by_ifindex[fact.ifindex] != before:
             self.links = links
             self._filter()
-            self._bus.publish(LinksChanged(links))
+            self._bus.publish(LinksChanged(links, asyncio.get_running_loop().time()))
             if self._moved(before, fact):
                 known = (fact,) if before is None else (before, fact)
                 self._bus.publish(HostChanged("link", self._owners(*known)))

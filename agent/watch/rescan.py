@@ -55,6 +55,8 @@ class PendingHints:
 
     def __init__(self, bus: Bus) -> None:
         self._touched: Touched = frozenset()
+        self.since_s: float | None = None
+        """Loop time of the first one of the burst; None = there was none since ``settle``."""
         self._came = asyncio.Event()
         self._leave = bus.on(HostChanged, self._note)
 
@@ -67,7 +69,13 @@ class PendingHints:
     def _note(self, hint: HostChanged) -> None:
         if self._touched is not None:
             self._touched = None if hint.touched is None else self._touched | hint.touched
+        if self.since_s is None:
+            self.since_s = asyncio.get_running_loop().time()
         self._came.set()
+
+    def settle(self) -> None:
+        """End the burst: a hint that was not taken yet, or the next one, begins another one."""
+        self.since_s = asyncio.get_running_loop().time() if self._came.is_set() else None
 
     async def wait(self) -> None:
         """Until there is one that was not taken."""
@@ -177,9 +185,10 @@ class RescanLoop:
             await self._look(frozenset())
 
     async def _look(self, touched: Touched) -> None:
+        began_s = asyncio.get_running_loop().time()
         before, snapshot = self.newest, await self.scan_now(touched)
         if snapshot != before:
-            self._bus.publish(SnapshotTaken(snapshot, settled=True))
+            self._bus.publish(SnapshotTaken(snapshot, settled=True, seen_at=began_s))
 
     async def _follow_burst(self, hints: PendingHints) -> None:
         """Scan until the host is quiet, then tell that it is."""
@@ -192,14 +201,15 @@ class RescanLoop:
             if overdue:
                 break
             if snapshot != before:
-                self._bus.publish(SnapshotTaken(snapshot, settled=False))
+                self._bus.publish(SnapshotTaken(snapshot, settled=False, seen_at=hints.since_s))
             try:
                 async with asyncio.timeout(QUIET_S):
                     await hints.wait()
             except TimeoutError:
                 break
             await asyncio.sleep(max(0.0, started + WINDOW_S - loop.time()))
-        self._bus.publish(SnapshotTaken(self.newest, settled=True))
+        self._bus.publish(SnapshotTaken(self.newest, settled=True, seen_at=hints.since_s))
+        hints.settle()
 
 
 def _lost_its_vfs(before: Snapshot, after: Snapshot) -> bool:

@@ -16,7 +16,6 @@ from agent.inotify import DirectoryWatch, EntryChanged
 from agent.kubelet.watch import KubeletWatch
 from agent.model.answers import Allocation, DeviceListing, DeviceNode, ListedDevice
 from agent.model.plugin_events import (
-    ListMade,
     ListPushed,
     PoolServerState,
     Registered,
@@ -32,7 +31,7 @@ from agent.roots import Roots
 from tests.support.kubelet import PATIENCE_S, Kubelet
 
 EVENTS = (
-    *(ListMade, ListPushed, Registered, RegistrationFailed),
+    *(ListPushed, Registered, RegistrationFailed),
     *(ServerEnded, StreamLost, StreamOpened),
 )
 
@@ -89,7 +88,9 @@ class Silent:
     def stream_lost(self) -> None:
         """Pass over it."""
 
-    def list_pushed(self, sequence: int, devices: tuple[ListedDevice, ...]) -> None:
+    def list_pushed(
+        self, sequence: int, devices: tuple[ListedDevice, ...], seen_at: float | None
+    ) -> None:
         """Pass over it."""
 
 

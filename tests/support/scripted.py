@@ -62,11 +62,14 @@ class Told:
     bus: Bus
     snapshots: list[tuple[float, int, bool]] = attrs.Factory(list)
     """(time, number of devices, whether the host had settled)."""
+    causes: list[float | None] = attrs.Factory(list)
+    """Of each, when the first event came that led to it."""
 
     def __attrs_post_init__(self) -> None:
         self.bus.on(SnapshotTaken, self._note)
 
     def _note(self, event: SnapshotTaken) -> None:
+        self.causes.append(event.seen_at)
         self.snapshots.append((now(), len(event.snapshot.devices), event.settled))
 
 

@@ -24,10 +24,10 @@ from agent.pools.allocation_tracker import CONFIRM_WITHIN_S, REST_S, KubeletRepo
 from agent.reconcile import HOLDERS_AWAITED_S, RETRY_FILES_S, Reconciler
 from agent.state_events import HealthChanged, PoolsChanged
 from agent.watch.rescan import QUIET_S
-from tests.support.devices import vf
+from tests.support.devices import host, vf
 from tests.support.log_lines import LogLines
 from tests.support.pools import config, pool
-from tests.support.reconciling import VF, carrier, family, ids, node
+from tests.support.reconciling import VF, Node, carrier, family, ids, node
 from tests.support.scripted import RecordingFleet, ScriptedHost, ScriptedSpecs, now
 
 pytestmark = pytest.mark.looptime
@@ -92,7 +92,40 @@ async def test_a_pool_appears_when_its_first_device_does() -> None:
 async def test_nothing_happens_where_nothing_changed() -> None:
     async with node(*family(2)) as at:
         await asyncio.sleep(3600.0)
-        assert at.reconciler.passes == 1
+        assert len(at.fleet.applied) == 1
+
+
+def causes(at: Node) -> list[float | None]:
+    """Which event led to each list that the fleet was offered."""
+    return [offer.seen_at for _, offers in at.fleet.applied for offer in offers]
+
+
+async def test_a_list_is_offered_with_the_time_of_the_first_event_that_led_to_it() -> None:
+    async with node(*family(2)) as at:
+        await asyncio.sleep(9.0)
+        at.bus.publish(LinksChanged(Links(), seen_at=8.0))
+        at.bus.publish(SnapshotTaken(host(*family(1)), settled=False, seen_at=7.0))
+        at.bus.publish(LinksChanged(Links(), seen_at=9.0))
+        await asyncio.sleep(1.0)
+        assert causes(at) == [None, 7.0]
+
+
+async def test_an_event_is_the_cause_of_one_pass_only() -> None:
+    async with node(*family(2)) as at:
+        at.bus.publish(LinksChanged(Links(), seen_at=1.0))
+        await asyncio.sleep(1.0)
+        at.bus.publish(ResourceLocksChanged())
+        await asyncio.sleep(1.0)
+        assert causes(at) == [None, 1.0, None]
+
+
+async def test_an_event_during_a_pass_is_the_cause_of_the_next() -> None:
+    async with node(*family(2), specs=ScriptedSpecs(write_s=1.0)) as at:
+        at.bus.publish(ResourceLocksChanged())
+        await asyncio.sleep(0.5)
+        at.bus.publish(LinksChanged(Links(), seen_at=1.0))
+        await asyncio.sleep(5.0)
+        assert causes(at) == [None, None, 1.0]
 
 
 async def test_additions_wait_for_a_quiet_host_and_removals_do_not() -> None:
@@ -343,7 +376,7 @@ async def test_holders_that_are_told_again_cause_no_pass() -> None:
                 KubeletReport({family(2)[1].id: POD}, is_complete=True), asked_at=now()
             )
             await asyncio.sleep(1.0)
-        assert at.reconciler.passes == 2
+        assert len(at.fleet.applied) == 2
 
 
 async def test_the_last_facts_of_a_held_device_are_kept_for_when_it_is_gone() -> None:

@@ -19,6 +19,7 @@ class Notes:
     """What the feed told."""
 
     told: list[object] = attrs.Factory(list)
+    causes: list[float | None] = attrs.Factory(list)
 
     def stream_opened(self) -> None:
         self.told.append("opened")
@@ -26,7 +27,10 @@ class Notes:
     def stream_lost(self) -> None:
         self.told.append("lost")
 
-    def list_pushed(self, sequence: int, devices: tuple[ListedDevice, ...]) -> None:
+    def list_pushed(
+        self, sequence: int, devices: tuple[ListedDevice, ...], seen_at: float | None
+    ) -> None:
+        self.causes.append(seen_at)
         self.told.append((sequence, len(devices)))
 
 
@@ -104,14 +108,30 @@ async def test_a_slow_stream_gets_the_newest_list_and_none_in_between(
     assert notes.told == ["opened", (1, 1), (999, 999)]
 
 
-async def test_an_equal_list_is_no_news(device_list: DeviceList) -> None:
-    assert [device_list.publish(devices(count)) for count in (1, 2, 2, 0)] == [
-        False,
-        True,
-        False,
-        True,
-    ]
-    assert device_list.sequence == 3
+async def test_an_equal_list_is_not_sent_again(device_list: DeviceList) -> None:
+    sequences = []
+    for count in (1, 2, 2, 0):
+        device_list.publish(devices(count))
+        sequences.append(device_list.sequence)
+    assert sequences == [1, 2, 2, 3]
+
+
+async def test_a_list_is_sent_with_its_first_cause_that_was_not_sent_yet(
+    device_list: DeviceList, notes: Notes
+) -> None:
+    stream = Stream(device_list)
+    await stream.next()
+    device_list.publish(devices(1), seen_at=1.0)  # an equal list has no effect
+    stream.go_on()
+    device_list.publish(devices(2), seen_at=None)
+    await stream.next()
+    device_list.publish(devices(3), seen_at=3.0)
+    device_list.publish(devices(4), seen_at=4.0)
+    stream.go_on(2)
+    await stream.next()
+    device_list.end()
+    await stream.end()
+    assert notes.causes == [None, 3.0, None]
 
 
 async def test_an_empty_list_is_a_list(notes: Notes) -> None:

@@ -114,7 +114,7 @@ async def test_a_peer_that_does_not_even_read_its_socket_is_cut_off(roots: Roots
     signal = Wakeup()
     device_list = DeviceList(signal, Silent())
     device_list.publish(tuple(ListedDevice(f"0000:{i:04x}:00.0") for i in range(40_000)))
-    service = DevicePluginService(VF, device_list, FixedAnswers(), lambda _: None, preference=False)
+    service = DevicePluginService(VF, device_list, FixedAnswers(), lambda _: None)
     path = roots.device_plugins / "x.sock"
     with socket.socket(socket.AF_UNIX) as deaf:
         server = PoolServer(path, (service,), signal)

@@ -10,7 +10,7 @@ from grpclib.const import Status
 from grpclib.exceptions import GRPCError
 from grpclib.testing import ChannelFor
 
-from agent.model.answers import Allocation, ListedDevice, Mount
+from agent.model.answers import Allocation, ListedDevice
 from agent.plugin.device_list import DeviceList
 from agent.plugin.service import DevicePluginService, RegistrationService
 from agent.rpc import pluginregistration, v1beta1
@@ -43,7 +43,7 @@ async def served() -> AsyncIterator[Served]:
     device_list = DeviceList(Wakeup(), Silent())
     device_list.publish((ListedDevice("a"), ListedDevice("b", healthy=False)))
     services: list[Any] = [
-        DevicePluginService(VF, device_list, FixedAnswers(), bugs.append, preference=True),
+        DevicePluginService(VF, device_list, FixedAnswers(), bugs.append),
         RegistrationService(VF, lambda: heard.append("dialled"), lambda *v: heard.append(v)),
     ]
     async with ChannelFor(services, codec=WireCodec()) as channel:
@@ -71,7 +71,7 @@ async def test_a_list_that_kubelet_cannot_take_is_told_once_with_its_size_and_th
 ) -> None:
     devices = tuple(ListedDevice(f"0000:{i >> 8:02x}:{i & 255:02x}.0") for i in range(200_000))
     device_list = DeviceList(Wakeup(), Silent())
-    service = DevicePluginService(VF, device_list, FixedAnswers(), lambda _: None, preference=True)
+    service = DevicePluginService(VF, device_list, FixedAnswers(), lambda _: None)
     sizes = []
     for number in (200_000, 199_999, 10, 200_000):
         device_list.publish(devices[:number])
@@ -94,19 +94,17 @@ async def test_an_answer_is_passed_on_whole() -> None:
             del resource, device_ids
             return Allocation(
                 envs=(("E", "1"),),
-                mounts=(Mount("/in", "/out", read_only=True),),
                 annotations=(("k", "v"),),
                 cdi_devices=("v/c=d",),
             )
 
     device_list = DeviceList(Wakeup(), Silent())
-    service = DevicePluginService(VF, device_list, Whole(), lambda _: None, preference=False)
+    service = DevicePluginService(VF, device_list, Whole(), lambda _: None)
     request = v1beta1.AllocateRequest(container_requests=[v1beta1.ContainerAllocateRequest()])
     response = await service.allocate(request)
     assert response.container_responses == [
         v1beta1.ContainerAllocateResponse(
             envs={"E": "1"},
-            mounts=[v1beta1.Mount(container_path="/in", host_path="/out", read_only=True)],
             annotations={"k": "v"},
             cdi_devices=[v1beta1.CdiDevice(name="v/c=d")],
         )

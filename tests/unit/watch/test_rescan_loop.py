@@ -341,3 +341,17 @@ async def test_a_hint_comes_before_the_second_look() -> None:
         bus.publish(HINT)
         await asyncio.sleep(60.0)
     assert host.scans == [0.0, 10.0, 11.0]
+
+
+@pytest.mark.looptime
+async def test_every_snapshot_of_a_burst_has_the_time_of_its_first_hint() -> None:
+    host = ScriptedHost((PF0,))
+    async with running(host) as (bus, told, _):
+        for moment_s in (5.0, 20.0):
+            await asyncio.sleep(moment_s - now())
+            bus.publish(HINT)
+            await asyncio.sleep(0.1)
+            host.devices = (PF0, VFS[int(moment_s) % 4])
+            bus.publish(HINT)
+        await asyncio.sleep(5.0)
+    assert told.causes == [5.0, 5.0, 5.0, 20.0, 20.0]
