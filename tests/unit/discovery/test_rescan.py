@@ -316,3 +316,17 @@ def test_nodes_that_came_back_by_other_numbers_are_seen_by_a_rescan_of_their_fun
         after = scanner.scan(touched={vf})
         assert after == scan(host.roots)
         assert after.by_id[vf].rdma[0].uverbs == ("/dev/infiniband/uverbs77",)
+
+
+def test_nodes_that_came_back_by_other_numbers_are_seen_once_the_classes_are_listed_again() -> None:
+    with machine() as at:
+        host, (vf, other, *_) = at.host, at.vfs(PFS[0])
+        host.rdma(other, "mlx5_8", umad=False)
+        before = host.rdma(vf, "mlx5_9")
+        scanner = Scanner(host.roots)
+        scanner.scan()
+        verbs = host.root / "sys/class/infiniband_verbs"
+        (verbs / before.uverbs[0].rpartition("/")[2]).rename(verbs / "uverbs77")
+        after = scanner.scan(touched={other})
+        assert after == scan(host.roots)
+        assert after.by_id[vf].rdma[0].uverbs == ("/dev/infiniband/uverbs77",)

@@ -290,6 +290,9 @@ async def test_a_refusal_arrives_though_the_client_is_still_sending(echo: Echo) 
         client = await site.connect()
         client.writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n" + b"x" * 200_000)
         assert (await client.head()).status == 503
+        client.writer.write(b"x" * 200_000)
+        async with asyncio.timeout(20):
+            await client.reader.read()  # to the end: a reset would be raised here
         client.writer.close()
 
 

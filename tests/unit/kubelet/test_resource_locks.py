@@ -146,6 +146,27 @@ async def test_a_resource_that_a_live_holder_gives_up_is_taken_over(roots: Roots
         assert first.want({A, B}) == {B}
 
 
+async def test_the_lock_on_a_file_that_was_replaced_does_not_count(roots: Roots) -> None:
+    """An agent that waited for the old file must not serve what the owner of the new one serves."""
+    first_bus, bus = Bus(), Bus()
+    with (
+        ResourceLocks(roots, first_bus, Path("/etc/first.json")) as first,
+        ResourceLocks(roots, bus) as second,
+        ResourceLocks(roots, Bus(), Path("/etc/third.json")) as third,
+    ):
+        assert first.want({A}) == {A}
+        assert second.want({A}) == frozenset()
+        lock_file(roots, A).unlink()
+        assert third.want({A}) == {A}
+        with hearing() as heard:
+            first.want(())
+            first_bus.publish(ServerEnded(A))
+            async with running(second, roots, bus):
+                said = await heard.until("lock.waiting")
+        assert str(said["holder"]).endswith("/etc/third.json")
+        assert second.want({A}) == frozenset()
+
+
 def test_a_lock_that_is_wanted_again_before_its_server_ended_is_kept(roots: Roots) -> None:
     bus = Bus()
     with ResourceLocks(roots, bus) as locks, ResourceLocks(roots, Bus()) as second:

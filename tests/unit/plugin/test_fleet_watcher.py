@@ -5,10 +5,12 @@ import shutil
 import socket
 
 import pytest
+from grpclib.client import Channel
 
 from agent.model.plugin_events import Registered, RegistrationFailed, StreamLost
 from agent.plugin.generation import Limits
 from agent.roots import Roots
+from agent.rpc import pluginregistration
 from tests.support.fleet import offer, plugin_sockets, running_fleet, until_served
 from tests.support.hearing import hearing
 from tests.support.kubelet import Device, Kubelet, Registration
@@ -207,3 +209,18 @@ async def test_the_watchers_way_is_kept_where_it_is_asked_for(roots: Roots) -> N
             node.fleet.apply((offer(VF, "a"),))
             await node.until(lambda: len(node.of(RegistrationFailed)) == 3)
         assert kubelet.registrations == []
+
+
+async def test_a_kubelet_that_dialled_gets_its_time_for_the_verdict(roots: Roots) -> None:
+    async with running_fleet(roots, limits=Limits(undialled_s=1.0, verdict_s=0.05)) as node:
+        node.fleet.apply((offer(VF, "a"),))
+        await until_served(roots.plugins_registry)
+        (name,) = plugin_sockets(roots.plugins_registry)
+        async with Channel(path=str(roots.plugins_registry / name)) as channel:
+            await pluginregistration.RegistrationStub(channel).get_info(
+                pluginregistration.InfoRequest()
+            )
+            await node.until(lambda: node.of(RegistrationFailed))
+        assert node.of(RegistrationFailed)[0].error == (
+            f"{VF}: kubelet asked who serves the socket, then gave no verdict within 0.05 s"
+        )
