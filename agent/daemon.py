@@ -1,18 +1,17 @@
-"""The running agent: puts the parts together, and takes them apart in the opposite order.
+"""Starts the agent, and stops it in the opposite order.
 
-Start: configuration, first scan and holders side by side, locks of the resources, first lists, then
-everything that follows the host. Stop: the followers end, then the fleet closes its streams and
-sockets; CDI specs and device-info files stay, since running pods need them.
+Start: read the configuration, scan the host and ask kubelet which pods hold devices side by side,
+then build the agent (:mod:`agent.node_agent`), which makes the first lists and follows the host.
+Stop: the followers end, then the fleet closes its streams and sockets; CDI specs and device-info
+files stay, since running pods need them.
 """
 
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import signal
 import time
-from collections.abc import Coroutine, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -20,48 +19,35 @@ from agent import __version__, blocking, logs
 from agent.allocator import Allocator, Checks
 from agent.bus import Bus
 from agent.config.schema import Config
-from agent.config.watcher import ConfigChanged, ConfigWatcher
+from agent.config.watcher import ConfigWatcher
 from agent.discovery.confirm import changed_facts
 from agent.discovery.refresh import refresh, refresh_nodes
 from agent.discovery.scan import Scanner
-from agent.endpoints import Endpoints, first_lists
-from agent.export.given import GivenRecord
+from agent.endpoints import Endpoints
+from agent.export.given import GivenRecord, Records
 from agent.export.leftovers import remove_leftover_drafts
 from agent.export.specs import CdiSpecs
-from agent.holders import Witnesses, report_of
+from agent.holders import HolderSources
 from agent.host import devlink
 from agent.host.altnames import ALTNAMES
-from agent.kubelet.checkpoint import Claims
-from agent.kubelet.podresources import PodResourcesPoller, PodResourcesRead
+from agent.kubelet.podresources import PodResourcesPoller
 from agent.kubelet.resource_locks import ResourceLocks
 from agent.kubelet.watch import KubeletWatch
-from agent.model.device import Device
-from agent.model.events import HostChanged, SnapshotTaken
-from agent.model.link import Links
 from agent.model.snapshot import Snapshot
+from agent.node_agent import Agent, HolderQuestions, NoNetlink
 from agent.options import RunOptions
 from agent.plugin.fleet import Fleet
 from agent.pools.needs import class_needs
-from agent.pools.pool import Pools
-from agent.reconcile import Reconciler
-from agent.silent_facts import scan_silent_facts
+from agent.reconcile import PoolState, Reconciler
 from agent.stop_signals import STOP_SIGNALS, end_at_next_signal, end_process, received_early
-from agent.tasks import run_all
 from agent.watch.netlink_watcher import NetlinkWatcher
-from agent.watch.rdma_ports import RdmaPortWatch
 from agent.watch.rescan import RescanLoop
-from agent.watch.tree_watcher import follow_tree
 
 if TYPE_CHECKING:
-    from agent.status.state import AgentState, ScanStatus
-
-FIRST_HOLDERS_WITHIN_S = 0.5
-"""How long the first lists wait for kubelet to say who holds what, its answer decoded."""
-NETLINK_AFTER_S = 1.0
-"""When netlink is loaded at the latest; before, as soon as kubelet has its lists."""
+    from agent.status.state import AgentState
 
 STOP_WITHIN_S = 1.8
-"""How long the agent takes to stop at most: then the process ends whatever still hangs."""
+"""How long stopping may take; then the process ends although something still hangs."""
 
 
 async def run_agent(options: RunOptions, stop: asyncio.Event | None = None) -> None:
@@ -70,8 +56,8 @@ async def run_agent(options: RunOptions, stop: asyncio.Event | None = None) -> N
     Raises ConfigError where the configuration cannot be used at the start; a bug passes through.
     """
     asked = _stop_on_signals(stop or asyncio.Event())
-    daemon = Daemon(options, asked)
-    with daemon.services:
+    startup = Startup(options, asked)
+    with startup.endpoints:
         logs.emit(
             "agent.starting",
             version=__version__,
@@ -84,7 +70,7 @@ async def run_agent(options: RunOptions, stop: asyncio.Event | None = None) -> N
             netlink="on" if options.netlink else "off",
             http=options.http_address or "off",
         )
-        await daemon.run()
+        await startup.run()
         logs.emit("agent.stopped")
 
 
@@ -117,101 +103,75 @@ def _end_late() -> None:
     os._exit(0)
 
 
-class Daemon:
-    """One run of the agent, until ``stop`` is set."""
+class Startup:
+    """What exists before the agent serves: reads the configuration, scans, builds the agent.
+
+    ``endpoints`` is entered around ``run``. Until the agent is built, ``state`` has the parts that
+    the process has.
+    """
 
     def __init__(self, options: RunOptions, stop: asyncio.Event) -> None:
-        self.options = options
+        self._options = options
         self._stop = stop
-        self.bus = Bus()
-        roots = options.roots
-        self.config = ConfigWatcher(
+        self._started_at = time.time()
+        self._bus = Bus()
+        self._config = ConfigWatcher(
             options.config_file,
-            self.bus,
+            self._bus,
             prefix=options.resource_prefix,
             node_name=options.node_name,
             strict=options.strict,
             cdi=options.cdi is not None,
         )
-        self._scanner = Scanner(roots, netlink=options.netlink)
-        self.rescan_loop = RescanLoop(self._scan, self.bus)
-        self.locks = ResourceLocks(roots, self.bus, options.config_file)
-        self._specs = CdiSpecs(roots, on=options.cdi is not None, others=self.locks.others)
-        self._given = GivenRecord(roots)
-        self.witnesses = Witnesses(options, self.bus, self._resources)
-        self.allocator = Allocator(
-            roots,
-            self.bus,
-            lambda: self.reconciler.pools,
-            self._reread,
-            checks=Checks(
-                held=lambda: self.reconciler.tracker.held,
-                look=partial(refresh_nodes, roots),
-                confirm=partial(changed_facts, roots),
-            ),
-            cdi=options.cdi,
-            specs=self._specs,
-            given=self._given,
-            policy=options.allocation_policy,
-        )
-        self.links: NetlinkWatcher | None = None
-        self.fleet: Fleet | None = None
-        self.reconciler: Reconciler
-        self.services = Endpoints(options, self.bus, self.state)
-        self._started_at = time.time()
+        self.endpoints = Endpoints(options, self._bus, self.state)
+        self._scanner = Scanner(options.roots, netlink=options.netlink)
         self._scan_s = 0.0
-        self._serving = False
-
-    def _scan(self, generation: int, touched: frozenset[str] | None) -> Snapshot:
-        began_s = time.perf_counter()
-        snapshot = self._scanner.scan(generation, needs=needs(self.config.config), touched=touched)
-        self._scan_s = time.perf_counter() - began_s
-        if self.services.counters is not None:
-            self.services.counters.scan_s.observe(self._scan_s)
-        return snapshot
+        self._rescan_loop = RescanLoop(self._scan, self._bus)
+        self._holders = HolderSources(
+            options, self._bus, self._resources, lambda: self._rescan_loop.newest.by_id
+        )
+        self.pool_state = PoolState()
+        self._pod_resources = PodResourcesPoller(
+            self._bus, self._holders.ask, lambda: self.pool_state.tracker.held_ids
+        )
+        self._read_state = self._process_state
 
     def state(self) -> AgentState:
-        """Everything that the agent knows now, as one value."""
-        from agent.status.state import AgentState  # noqa: PLC0415 - not at the start
+        """Everything that is known now, as one value."""
+        return self._read_state()
 
-        parts = (
-            (self.reconciler.pools, self.reconciler.pools_health) if self.fleet else (Pools(), {})
-        )
-        links = self.links
+    def _process_state(self) -> AgentState:
+        """The parts of the state that exist from the start on."""
+        from agent.status.state import AgentState, ScanStatus  # noqa: PLC0415 - not at the start
+
+        scans = self._rescan_loop
         return AgentState(
             version=__version__,
             pid=os.getpid(),
-            node=self.options.node_name or "",
+            node=self._options.node_name or "",
             started_at=self._started_at,
             now=time.time(),
             loop_s=asyncio.get_running_loop().time(),
-            config=self.config.standing,
-            waiting_for=self.locks.waiting,
-            serving=self._serving,
+            config=self._config.standing,
             stopping=self._stop.is_set(),
-            pools=parts[0],
-            pools_health=parts[1],
-            servers=self.fleet.state() if self.fleet else (),
-            scan=self._scan_standing(),
+            scan=ScanStatus(scans.scans, self._scan_s, scans.stalled_s, scans.failing),
             hanging=tuple(h.path for h in blocking.hanging()),
             lines_dropped=logs.dropped(),
-            links=links.links if links else Links(),
-            netlink=("open" if links.is_open else "closed") if links else "off",
-            overruns=links.overruns if links else 0,
-            changed_at=self.services.dates.changed_at,
-            resting=self.reconciler.resting() if self.fleet else {},
+            netlink="closed" if self._options.netlink else "off",
+            changed_at=self.endpoints.dates.changed_at,
         )
 
-    def _scan_standing(self) -> ScanStatus:
-        from agent.status.state import ScanStatus  # noqa: PLC0415 - not at the start
+    def _scan(self, generation: int, touched: frozenset[str] | None) -> Snapshot:
+        began_s = time.perf_counter()
+        wanted = needs(self._config.config)
+        snapshot = self._scanner.scan(generation, needs=wanted, touched=touched)
+        self._scan_s = time.perf_counter() - began_s
+        if self.endpoints.counters is not None:
+            self.endpoints.counters.scan_s.observe(self._scan_s)
+        return snapshot
 
-        rescan_loop = self.rescan_loop
-        return ScanStatus(
-            rescan_loop.scans, self._scan_s, rescan_loop.stalled_s, rescan_loop.failing
-        )
-
-    def _reread(self, devices: tuple[Device, ...]) -> tuple[Device, ...]:
-        return refresh(self.options.roots, devices, self._scanner.rdma)
+    def _resources(self) -> frozenset[str]:
+        return frozenset(p.resource for p in self._config.config.pools)
 
     async def run(self) -> None:
         """The whole life of the agent, until it is asked to stop."""
@@ -221,115 +181,74 @@ class Daemon:
             life.cancel()
 
     async def _live(self, tasks: asyncio.TaskGroup) -> None:
-        """Tell the first lists, then follow the host until cancelled."""
-        roots = self.options.roots
-        async with KubeletWatch(roots, self.bus) as kubelet:
+        """Read the configuration, then serve until cancelled."""
+        roots = self._options.roots
+        async with KubeletWatch(roots, self._bus) as kubelet:
             watching = tasks.create_task(kubelet.run(), name="kubelet")
-            showing = tasks.create_task(self.services.run(), name="services")
+            showing = tasks.create_task(self.endpoints.run(), name="endpoints")
             try:
-                await self.config.start()
-                with self.locks:
-                    await self._serve(tasks)
+                await self._config.start()
+                with ResourceLocks(roots, self._bus, self._options.config_file) as locks:
+                    await self._serve(tasks, locks)
             finally:
                 showing.cancel()
                 watching.cancel()
 
-    async def _serve(self, tasks: asyncio.TaskGroup) -> None:
-        roots = self.options.roots
-        await remove_leftover_drafts(roots)
-        fleet = Fleet(roots, self.allocator, self.bus, tasks, self.options.registration)
-        self.reconciler = Reconciler(self.bus, fleet, self._specs, self.locks.want, self._given)
-        self.fleet = fleet
-        async with fleet:
-            follower = PodResourcesPoller(
-                self.bus, self.witnesses.ask, lambda: self.reconciler.tracker.held_ids
-            )
-            self.bus.on(PodResourcesRead, self._holders_told)
-            claims = asyncio.ensure_future(self.witnesses.claims())
-            asking = asyncio.ensure_future(self.witnesses.ask(claims))
-            try:
-                snapshot = await self._first_look(claims, asking, follower)
-                self._serving = True
-                blocking.prepare("reread")  # pods get devices also if no thread can be made later
-                gc.freeze()  # modules and the first scan stay: no collection need walk through them
-                await run_all(*self._followers(snapshot, follower, asking))
-            finally:
-                asking.cancel()
-                claims.cancel()
+    async def _serve(self, tasks: asyncio.TaskGroup, locks: ResourceLocks) -> None:
+        """Scan, and ask kubelet which pods hold devices, side by side; then build the agent."""
+        await remove_leftover_drafts(self._options.roots)
+        began_s = asyncio.get_running_loop().time()
+        claims = asyncio.ensure_future(self._holders.claims())
+        asking = asyncio.ensure_future(self._holders.ask(claims))
+        try:
+            records = asyncio.ensure_future(self._holders.records())
+            snapshot = await self._rescan_loop.scan_now()
+            agent = self._build(tasks, locks, snapshot, await records)
+            async with agent.fleet:
+                self._read_state = agent.state
+                await agent.run(snapshot, HolderQuestions(began_s, claims, asking))
+        finally:
+            asking.cancel()
+            claims.cancel()
 
-    async def _first_look(
-        self,
-        claims: asyncio.Future[Claims | None],
-        asking: asyncio.Future[PodResourcesRead],
-        follower: PodResourcesPoller,
-    ) -> Snapshot:
-        """The first scan, the holders as far as they are known soon, and the first lists."""
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        reading = asyncio.ensure_future(self.witnesses.records())
-        snapshot = await self.rescan_loop.scan_now()
-        records = await reading
-        self._given.begin(records)
-        self.reconciler.config_changed(self.config.config)
-        self.reconciler.host_changed(SnapshotTaken(snapshot, settled=True))
-        self.reconciler.given_before({i: r for r, ids in records.given.items() for i in ids})
-        self._holders_told(PodResourcesRead(None, began, await claims))
-        left_s = began + FIRST_HOLDERS_WITHIN_S - loop.time()
-        await asyncio.wait({asking}, timeout=max(0.0, left_s))
-        if asking.done():
-            follower.hear(asking.result())
-        if not self.reconciler.tracker.complete:
-            self.reconciler.await_holders()
-        await self.reconciler.reconcile()
-        return snapshot
-
-    def _resources(self) -> frozenset[str]:
-        return frozenset(p.resource for p in self.config.config.pools)
-
-    def _holders_told(self, read: PodResourcesRead) -> None:
-        word = report_of(read, self._resources(), self.rescan_loop.newest.by_id)
-        self.reconciler.holders_told(word, read.asked_at)
-
-    def _followers(
-        self,
-        snapshot: Snapshot,
-        follower: PodResourcesPoller,
-        asking: asyncio.Future[PodResourcesRead],
-    ) -> Iterator[Coroutine[object, object, None]]:
-        """Everything that keeps the state true while the agent runs."""
-        options = self.options
-        self.bus.on(ConfigChanged, self._config_changed)
-        yield self.reconciler.run()
-        yield self.locks.run()
-        yield self.rescan_loop.run()
-        yield self.config.run()
-        yield follower.run(None if asking.done() else asking)
-        yield RdmaPortWatch(options.roots, self.bus, snapshot).run()
-        if options.netlink:
-            self.links = NetlinkWatcher(options.roots, self.bus, snapshot)
-            yield self._follow_links(self.links)
-        if not options.roots.is_real_host:
-            yield follow_tree(options.roots, self.bus)
-        if options.rescan_s:
-            yield self._rescan()
-        yield scan_silent_facts(self.bus, lambda: self.reconciler.pools)
-
-    def _config_changed(self, event: ConfigChanged) -> None:
-        """Put it in force at once; facts that only it asks for come with the next scan."""
-        self.reconciler.config_changed(event.config)
-        self.bus.publish(HostChanged("config"))
-
-    async def _follow_links(self, links: NetlinkWatcher) -> None:
-        """Load netlink once kubelet has its first lists: the import would delay them."""
-        await first_lists(self.bus, NETLINK_AFTER_S if self.reconciler.pools_health else 0)
-        await links.run()
-
-    async def _rescan(self) -> None:
-        """The safety scan, which works only while kernel events cannot be had."""
-        while True:
-            await asyncio.sleep(self.options.rescan_s)
-            if self.links is None or not self.links.is_open:
-                self.bus.publish(HostChanged("timer"))
+    def _build(
+        self, tasks: asyncio.TaskGroup, locks: ResourceLocks, snapshot: Snapshot, records: Records
+    ) -> Agent:
+        """The agent; ``records`` are what earlier runs gave to pods."""
+        options, roots, bus, state = self._options, self._options.roots, self._bus, self.pool_state
+        given = GivenRecord(roots)
+        given.begin(records)
+        recorded = {i: resource for resource, ids in records.given.items() for i in ids}
+        state.tracker = state.tracker.recorded(recorded)
+        specs = CdiSpecs(roots, on=options.cdi is not None, others=locks.others)
+        allocator = Allocator(
+            roots,
+            bus,
+            lambda: state.pools,
+            lambda devices: refresh(roots, devices, self._scanner.rdma),
+            checks=Checks(
+                held=lambda: state.tracker.held,
+                look=partial(refresh_nodes, roots),
+                confirm=partial(changed_facts, roots),
+            ),
+            cdi=options.cdi,
+            specs=specs,
+            given=given,
+            policy=options.allocation_policy,
+        )
+        fleet = Fleet(roots, allocator, bus, tasks, options.registration)
+        return Agent(
+            options=options,
+            bus=bus,
+            config=self._config,
+            rescan_loop=self._rescan_loop,
+            locks=locks,
+            pod_resources=self._pod_resources,
+            fleet=fleet,
+            reconciler=Reconciler(bus, fleet, specs, locks.want, given, state),
+            links=NetlinkWatcher(roots, bus, snapshot) if options.netlink else NoNetlink(),
+            process_state=self._process_state,
+        )
 
 
 def needs(config: Config) -> frozenset[str]:

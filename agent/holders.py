@@ -1,6 +1,6 @@
-"""Gathers what is known of the holders of devices: kubelet's two witnesses, and the own record.
+"""Gathers which pods hold devices: pod-resources, kubelet's checkpoint, and the agent's own record.
 
-Everything is read beside the loop, and within a limit: a folder that hangs must hold up nothing.
+Everything is read in threads, and within a limit: a folder that hangs must not delay anything.
 """
 
 from __future__ import annotations
@@ -19,39 +19,53 @@ from agent.kubelet.sources import Sources
 from agent.options import RunOptions
 from agent.pools.allocated import PodOwner
 from agent.pools.allocation_tracker import KubeletReport
+from agent.state_events import HoldersReported
 
 READ_AGAIN_S = 20.0
-"""After so long the checkpoint is read again though no event told of a change."""
+"""After this time the checkpoint is read again, in case an event was missed."""
 FILE_LIMIT_S = 1.0
-"""For a file of kubelet's, or of the own record."""
+"""Limit for reading a file of kubelet's, or the agent's own record."""
 
 
-class Witnesses:
-    """Asks kubelet, and reads the files; ``resources`` gives the names of the configured pools."""
+class HolderSources:
+    """Asks kubelet, and reads the files; publishes HoldersReported for each answer of kubelet.
+
+    ``resources`` gives the names of the configured pools, ``device_ids`` the ids of all devices of
+    the last scan. Both tell our devices from those of other plugins.
+    """
 
     def __init__(
         self,
         options: RunOptions,
         bus: Bus,
         resources: Callable[[], Collection[str]],
+        device_ids: Callable[[], Collection[str]],
     ) -> None:
         self._roots = options.roots
+        self._bus = bus
         self._resources = resources
+        self._device_ids = device_ids
         node = options.node_name or platform.node() or None
         self._sources = Sources(options.pod_name, options.pod_namespace, node)
         self._checkpoint = CheckpointReader(options.roots)
         self._claims: Claims | None = None
         self._read_at = -READ_AGAIN_S
+        bus.on(PodResourcesRead, self._report)
         for hint in (CheckpointChanged, PluginFoldersChanged):
             bus.on(hint, self._forget)
+
+    def _report(self, read: PodResourcesRead) -> None:
+        report = report_of(read, self._resources(), self._device_ids())
+        self._bus.publish(HoldersReported(report, read.asked_at))
 
     def _forget(self, _: object) -> None:
         self._read_at = -READ_AGAIN_S
 
     async def ask(self, reading: Awaitable[Claims | None] | None = None) -> PodResourcesRead:
-        """All that kubelet says now; ``reading`` is a reading of the checkpoint under way.
+        """Ask both of kubelet's sources; ``reading`` is a read of the checkpoint under way.
 
-        The checkpoint comes first: what it names and pod-resources does not list was freed since.
+        The checkpoint is read first: a device that it names and pod-resources does not list was
+        freed since.
         """
         asked_at = asyncio.get_running_loop().time()
         claims = await (reading or self.claims())
@@ -61,9 +75,9 @@ class Witnesses:
         return PodResourcesRead(holdings, asked_at, claims)
 
     async def claims(self) -> Claims | None:
-        """What kubelet's checkpoint says is given; None where it says nothing.
+        """The devices that kubelet's checkpoint names as allocated; None if it cannot be used.
 
-        It is read when kubelet has written it, and once in a while in case no event told of that.
+        It is read when kubelet has written it, and at intervals in case an event was missed.
         """
         now = asyncio.get_running_loop().time()
         if now - self._read_at >= READ_AGAIN_S:
@@ -94,7 +108,7 @@ class Witnesses:
 def report_of(
     read: PodResourcesRead, configured: Collection[str], known: Collection[str]
 ) -> KubeletReport:
-    """What kubelet said of our functions: it tells of every plugin's devices.
+    """Kubelet's answer about our devices; the answer itself covers the devices of all plugins.
 
     Ours are those of the ``configured`` resources, and those whose ids are ``known``.
     """

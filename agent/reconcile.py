@@ -1,8 +1,8 @@
-"""Keeps what kubelet is told equal to the truth: host, links, config and holders in, offers out.
+"""Keeps kubelet's lists current: host, links, configuration, holders and allocations in, lists out.
 
-The one place where everything comes together. Inputs arrive as whole values on the bus; a burst of
-them is one pass. A pass assigns and judges by pure functions, writes the CDI specs that changed,
-and hands the offers to the fleet.
+All inputs arrive on the bus as whole values; a burst of them is one pass. A pass assigns devices to
+pools and assesses their health by pure functions, writes the CDI specs that changed, and hands the
+lists to the fleet.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Protocol, TypeVar
 import attrs
 
 from agent import blocking, logs
+from agent.attrs_classes import define
 from agent.bus import Bus
 from agent.change_log import (
     log_health_changes,
@@ -25,6 +26,7 @@ from agent.change_log import (
     why_empty,
 )
 from agent.config.schema import Config
+from agent.config.watcher import ConfigChanged
 from agent.health.link import unproven_pfs
 from agent.health.pool_health import PoolHealth, assess_pool, changes
 from agent.health.verdict import Health
@@ -41,19 +43,19 @@ from agent.model.link import Links
 from agent.model.plugin_events import ResourceLocksChanged
 from agent.model.snapshot import Snapshot
 from agent.pools.allocated import AllocatedDevices, PodOwner
-from agent.pools.allocation_tracker import REST_S, AllocationTracker, KubeletReport
+from agent.pools.allocation_tracker import REST_S, AllocationTracker
 from agent.pools.assign import assign
 from agent.pools.pool import Pool, Pools
-from agent.state_events import HealthChanged, PoolsChanged
+from agent.state_events import HealthChanged, HoldersReported, PoolsChanged
 
 HOLDERS_AWAITED_S = 30.0
-"""How long devices that an earlier pool may have given wait for kubelet's first word on holders."""
+"""How long devices that an earlier pool may have given wait for kubelet's first report."""
 RETRY_FILES_S = 10.0
-"""When a file that could not be written is tried again."""
+"""When writing a file is tried again after a failure."""
 MANY_DEVICES = 2048
-"""From so many on a pass works beside the loop, which it would hold up for milliseconds."""
+"""With this many devices a pass works in a thread: it would block the loop for milliseconds."""
 MANY_VALUES = 1024
-"""Values of all selectors from which on a configuration is judged beside the loop as well."""
+"""With this many selector values a pass works in a thread as well."""
 _TURNS_TO_SEND = 8
 """Turns of the loop in which streams wake and send their lists, and new pools ask to register."""
 
@@ -61,7 +63,7 @@ T = TypeVar("T")
 
 
 class Offered(Protocol):
-    """Whoever serves the offers."""
+    """Serves the lists."""
 
     def apply(
         self, offers: tuple[DeviceListing, ...], served_elsewhere: Collection[str] = frozenset()
@@ -70,24 +72,34 @@ class Offered(Protocol):
 
 
 class SpecWriter(Protocol):
-    """Whoever writes the files that must exist before a list is sent."""
+    """Writes the files that must exist before a list is sent."""
 
     async def write(self, pools: Pools) -> Mapping[str, Mapping[str, Health]]:
         """Write what changed; resource -> device id -> health, for what could not be written."""
 
 
 class Record(Protocol):
-    """Whoever keeps a record of what was given to pods."""
+    """Keeps a record of the devices given to pods."""
 
     async def keep(self, holders: Mapping[str, PodOwner]) -> None:
-        """Forget the devices that nobody holds any more."""
+        """Remove the devices that no pod holds."""
+
+
+@define
+class PoolState:
+    """The reconciler's result: written by its passes, read by the allocator and the status."""
+
+    pools: Pools = Pools()
+    """What the newest pass assigned and offered."""
+    tracker: AllocationTracker = AllocationTracker()
+    """Which devices pods hold, as far as is known."""
 
 
 class Reconciler:
-    """The agent's state, and the passes that bring offers in line with it.
+    """The newest inputs, and the passes that make lists from them.
 
-    It hears the bus from its making on: kubelet may allocate while the first pass is still told.
-    ``claim`` is called with the resources to serve, and returns those that this process may serve.
+    Subscribes on construction: kubelet may allocate before the first pass is over. ``claim`` is
+    called with the resources to serve, and returns those that this process may serve.
     """
 
     def __init__(
@@ -97,6 +109,7 @@ class Reconciler:
         specs: SpecWriter,
         claim: Callable[[frozenset[str]], frozenset[str]] = frozenset,
         record: Record | None = None,
+        state: PoolState | None = None,
     ) -> None:
         self._bus = bus
         self._claim = claim
@@ -104,46 +117,56 @@ class Reconciler:
         self._specs = specs
         self._record = record
         self._recording: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """The newest tidying of the record: a folder that hangs must not hold up the lists."""
+        """The newest update of the record: a folder that hangs must not delay the lists."""
         self._recording.set_result(None)
         self.config = Config()
         self._is_large = False
         self.snapshot = Snapshot()
         self.settled = True
         self.links = Links()
-        self.tracker = AllocationTracker()
-        self.pools = Pools()
-        """What the newest pass assigned and offered."""
+        self._state = state or PoolState()
         self.pools_health: Mapping[str, PoolHealth] = {}
         self._assigned: tuple[Snapshot, Config, AllocatedDevices] | None = None
         self._newest = Pools()
-        self._told = Pools()
-        """What people were told of: a host that is still changing is no news yet."""
+        self._logged = Pools()
+        """Pools last logged; nothing is logged while the host is still settling."""
         self._unproven: Mapping[str, Device] = {}
-        """PFs that people were warned of."""
+        """PFs that a warning was logged for."""
         self._had_devices: set[str] = set()
         self._dirty = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._seen_at: float | None = None
         """Loop time (s) of the first event on the host that no pass has taken in."""
         self._leave: list[Callable[[], None]] = [
-            bus.on(SnapshotTaken, self.host_changed),
-            bus.on(LinksChanged, self.links_changed),
-            bus.on(DevicesAllocated, self.allocated),
-            bus.on(DevicesReturned, self.returned),
+            bus.on(ConfigChanged, self._config_changed),
+            bus.on(SnapshotTaken, self._host_changed),
+            bus.on(LinksChanged, self._links_changed),
+            bus.on(HoldersReported, self._holders_reported),
+            bus.on(DevicesAllocated, self._allocated),
+            bus.on(DevicesReturned, self._returned),
             bus.on(ResourceLocksChanged, lambda _: self._dirty.set()),
         ]
 
-    # Inputs: each notes a value and wakes the pass.
+    @property
+    def pools(self) -> Pools:
+        """What the newest pass assigned and offered."""
+        return self._state.pools
 
-    def host_changed(self, event: SnapshotTaken) -> None:
-        """A scan is done."""
+    @property
+    def tracker(self) -> AllocationTracker:
+        """Which devices pods hold, as far as is known."""
+        return self._state.tracker
+
+    # Inputs: each stores a value and wakes the pass.
+
+    def _host_changed(self, event: SnapshotTaken) -> None:
+        """A scan saw the host."""
         self.snapshot, self.settled = event.snapshot, event.settled
         self._note_cause(event.seen_at)
-        self.tracker = self.tracker.remembering(event.snapshot.devices)
+        self._state.tracker = self.tracker.remembering(event.snapshot.devices)
         self._dirty.set()
 
-    def links_changed(self, event: LinksChanged) -> None:
+    def _links_changed(self, event: LinksChanged) -> None:
         """An interface changed."""
         self.links = event.links
         self._note_cause(event.seen_at)
@@ -153,18 +176,14 @@ class Reconciler:
         times = (t for t in (self._seen_at, seen_at) if t is not None)
         self._seen_at = min(times, default=None)
 
-    def config_changed(self, config: Config) -> None:
-        """Another configuration is in force."""
-        self.config = config
-        self._is_large = config.values >= MANY_VALUES
+    def _config_changed(self, event: ConfigChanged) -> None:
+        """The configuration was read for the first time, or changed."""
+        self.config = event.config
+        self._is_large = event.config.values >= MANY_VALUES
         self._dirty.set()
 
-    def given_before(self, given: Mapping[str, str]) -> None:
-        """An earlier run recorded what it gave: device id -> resource."""
-        self._update(self.tracker.recorded(given))
-
     def await_holders(self) -> None:
-        """Kubelet has not said yet who holds what: be careful until it does, for a while."""
+        """Keep back devices that pods may hold until kubelet reports, or for HOLDERS_AWAITED_S."""
         logs.emit("kubelet.holders_awaited", seconds=HOLDERS_AWAITED_S)
         self._update(attrs.evolve(self.tracker, awaited=True))
 
@@ -173,11 +192,11 @@ class Reconciler:
 
         asyncio.get_running_loop().call_later(HOLDERS_AWAITED_S, enough)
 
-    def holders_told(self, word: KubeletReport, asked_at: float) -> None:
-        """Kubelet said who holds what, asked for at ``asked_at`` (loop time, s)."""
-        self._update(self.tracker.heard(word, asked_at))
+    def _holders_reported(self, event: HoldersReported) -> None:
+        """Kubelet reported which pods hold devices."""
+        self._update(self.tracker.heard(event.report, event.asked_at))
 
-    def returned(self, event: DevicesReturned) -> None:
+    def _returned(self, event: DevicesReturned) -> None:
         """A pod failed, perhaps because of its devices."""
         self._update(self.tracker.returned(event.device_ids, asyncio.get_running_loop().time()))
 
@@ -187,27 +206,27 @@ class Reconciler:
         return {i: until - now for i, until in self.tracker.resting.items() if until > now}
 
     def _update(self, tracker: AllocationTracker) -> None:
-        before, self.tracker = self.tracker, tracker.remembering(self.snapshot.devices)
+        before, self._state.tracker = self.tracker, tracker.remembering(self.snapshot.devices)
         if self.tracker.held != before.held:
             self._dirty.set()
         if began := self.tracker.resting.keys() - before.resting.keys():
             self._bus.publish(DevicesResting(self.tracker.resting))
             logs.emit("device.resting", seconds=REST_S, devices=shown(tuple(sorted(began))))
 
-    def allocated(self, event: DevicesAllocated) -> None:
-        """Devices were handed out."""
+    def _allocated(self, event: DevicesAllocated) -> None:
+        """Devices were given to a container."""
         now = asyncio.get_running_loop().time()
         pool = self.pools.by_resource.get(event.resource)
         members = pool.by_id if pool else {}
         chosen = {i: members[i].selectors for i in event.device_ids if i in members}
         tracker = self.tracker.allocated(event.resource, event.device_ids, now, chosen)
-        self.tracker = tracker.remembering(self.snapshot.devices)
+        self._state.tracker = tracker.remembering(self.snapshot.devices)
         self._dirty.set()
 
     # Passes
 
     async def run(self) -> None:
-        """Pass whenever an input changed or held-back good news is due."""
+        """Pass whenever an input changed, or a device becomes healthy after its hold time."""
         try:
             while True:
                 await self._dirty.wait()
@@ -240,7 +259,7 @@ class Reconciler:
         self._plan(retry=bool(unwritten))
 
     async def _work(self, work: Callable[[], T]) -> T:
-        """Do what takes long where there are many devices; it touches only what it is given."""
+        """Run ``work``, in a thread where there are many devices."""
         return await blocking.compute("passes", work) if self._has_many else work()
 
     @property
@@ -248,7 +267,7 @@ class Reconciler:
         return len(self.snapshot.devices) >= MANY_DEVICES or self._is_large
 
     def _assign(self, inputs: tuple[Snapshot, Config, AllocatedDevices], *, settled: bool) -> Pools:
-        """The pools in force: as assigned, but for devices that must wait for a quiet host."""
+        """The pools as assigned, without new devices while the host is still settling."""
         if inputs != self._assigned:
             self._newest = assign(*inputs)
             self._assigned = inputs
@@ -269,7 +288,7 @@ class Reconciler:
         now: float,
         unwritten: Mapping[str, Mapping[str, Health]],
     ) -> Mapping[str, PoolHealth]:
-        """Every pool's health as it is to be told, by resource, with its list made."""
+        """Every pool's health by resource, each with its list already made."""
         pools_health = {}
         for pool in pools.pools:
             before = self.pools_health.get(pool.resource)
@@ -279,7 +298,7 @@ class Reconciler:
         return pools_health
 
     def _shown(self, pools: Pools) -> frozenset[str]:
-        """The resources that kubelet shall know: with devices now or earlier, or on request."""
+        """The resources to register: with devices now or earlier, or with advertiseEmpty."""
         self._had_devices &= {p.resource for p in pools.pools}
         self._had_devices |= {p.resource for p in pools.pools if p.members}
         on_request = {p.resource for p in pools.pools if p.config.advertise_empty}
@@ -293,23 +312,23 @@ class Reconciler:
         *,
         settled: bool,
     ) -> None:
-        """Hand the offers, and what is served elsewhere, to the fleet; then tell what changed."""
+        """Hand the lists, and what is served elsewhere, to the fleet; then log what changed."""
         before, self.pools_health = self.pools_health, pools_health
-        known, self.pools = self.pools, pools
+        known, self._state.pools = self.pools, pools
         self._fleet.apply(*offers)
         for _ in range(_TURNS_TO_SEND):
             await asyncio.sleep(0)
-        await self._tell_changes(before)
+        await self._report_changes(before)
         if settled:
-            self._tell_unproven(before)
-        if settled and pools is not self._told:
-            await self._tell_pools(self._told, pools)
-            self._told = pools
+            self._log_unproven(before)
+        if settled and pools is not self._logged:
+            await self._log_pools(self._logged, pools)
+            self._logged = pools
         if pools is not known:
             self._bus.publish(PoolsChanged(pools))
 
-    async def _tell_changes(self, before: Mapping[str, PoolHealth]) -> None:
-        """Whose health is another than it was, to the log and on the bus."""
+    async def _report_changes(self, before: Mapping[str, PoolHealth]) -> None:
+        """Log and publish whose health changed."""
         after = self.pools_health
         for resource in dict.fromkeys((*before, *after)):
             if found := changes(before.get(resource), after.get(resource)):
@@ -317,8 +336,8 @@ class Reconciler:
                 self._bus.publish(HealthChanged(resource, found))
                 await self._give_way()
 
-    def _tell_unproven(self, before: Mapping[str, PoolHealth]) -> None:
-        """The PFs that are down and say nothing of the link of the functions in a pool."""
+    def _log_unproven(self, before: Mapping[str, PoolHealth]) -> None:
+        """Log the PFs that are down, so that the link of their functions is not known."""
         if all(before.get(resource) is now for resource, now in self.pools_health.items()):
             return
         judged = [o.inputs for o in self.pools_health.values() if o.inputs is not None]
@@ -330,8 +349,8 @@ class Reconciler:
         log_unproven_links(unproven, self._unproven)
         self._unproven = unproven
 
-    async def _tell_pools(self, before: Pools, after: Pools) -> None:
-        """What became of the pools, to the log."""
+    async def _log_pools(self, before: Pools, after: Pools) -> None:
+        """Log how the pools changed."""
         for pool in after.pools:
             advice = None
             if not pool.members:
@@ -341,12 +360,12 @@ class Reconciler:
         log_removed(before, after)
 
     async def _give_way(self) -> None:
-        """Give others their turn of the loop, where there is much to tell."""
+        """Let other tasks run, where there is much to log."""
         if self._has_many:
             await asyncio.sleep(0)
 
     def _plan(self, *, retry: bool) -> None:
-        """Wake up when the next good news is due, or a file is to be tried again."""
+        """Wake up when the next device becomes healthy, or a file is to be tried again."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

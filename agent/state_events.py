@@ -1,15 +1,25 @@
-"""Bus events about what is in force: pools and told health; for status, metrics and the journal."""
+"""Bus events about pools: what pods hold, what a pass assigned, and whose health changed."""
 
 from __future__ import annotations
 
 from agent.attrs_classes import frozen
 from agent.health.pool_health import Change
+from agent.pools.allocation_tracker import KubeletReport
 from agent.pools.pool import Pools
 
 
 @frozen
+class HoldersReported:
+    """Kubelet reported which pods hold devices; not necessarily a change."""
+
+    report: KubeletReport
+    asked_at: float
+    """Loop time (s) of the question: devices allocated later may be missing."""
+
+
+@frozen
 class PoolsChanged:
-    """Another assignment is in force."""
+    """A pass assigned other devices, or to other pools, than the one before."""
 
     pools: Pools
 

@@ -17,6 +17,7 @@ import attrs
 from agent.bus import Bus
 from agent.config.load import load_config
 from agent.config.schema import Config
+from agent.config.watcher import ConfigChanged
 from agent.discovery.scan import scan
 from agent.model.answers import DeviceListing
 from agent.model.device import Device, Role
@@ -151,9 +152,10 @@ def passes(vfs: int, pools: int) -> Figure:
     snapshot, config = scan(harness.laid_out(vfs).roots), configured(ranges(pools, vfs))
 
     async def one() -> None:
-        reconciler = Reconciler(Bus(), Nowhere(), Nowhere())
-        reconciler.config_changed(config)
-        reconciler.host_changed(SnapshotTaken(attrs.evolve(snapshot), settled=True))
+        bus = Bus()
+        reconciler = Reconciler(bus, Nowhere(), Nowhere())
+        bus.publish(ConfigChanged(config))
+        bus.publish(SnapshotTaken(attrs.evolve(snapshot), settled=True))
         await reconciler.reconcile()
 
     gc.freeze()  # as the agent does

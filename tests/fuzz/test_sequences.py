@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from agent.bus import Bus
 from agent.config.schema import Config
+from agent.config.watcher import ConfigChanged
 from agent.model.device import Device
 from agent.model.events import LinksChanged, SnapshotTaken
 from agent.model.link import LinkFact, Links
@@ -94,18 +95,18 @@ def after(truth: Truth, kind: str, first: Any, second: Any) -> Truth:  # noqa: A
 
 
 @asynccontextmanager
-async def started(truth: Truth) -> AsyncIterator[tuple[Bus, Reconciler, RecordingFleet]]:
+async def started(truth: Truth) -> AsyncIterator[tuple[Bus, RecordingFleet]]:
     """A reconciler that has told the first lists of this world."""
     bus, fleet = Bus(), RecordingFleet()
     reconciler = Reconciler(bus, fleet, ScriptedSpecs(write_s=0.01))
-    reconciler.config_changed(truth.config)
-    reconciler.host_changed(SnapshotTaken(truth.snapshot, settled=True))
-    reconciler.links_changed(LinksChanged(truth.links))
+    bus.publish(ConfigChanged(truth.config))
+    bus.publish(SnapshotTaken(truth.snapshot, settled=True))
+    bus.publish(LinksChanged(truth.links))
     await reconciler.reconcile()
     running = asyncio.create_task(reconciler.run())
     await asyncio.sleep(0)
     try:
-        yield bus, reconciler, fleet
+        yield bus, fleet
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
@@ -118,11 +119,11 @@ def newest(fleet: RecordingFleet) -> dict[str, tuple[Any, ...]]:
 
 async def lived_through(steps: list[Any]) -> tuple[dict[str, Any], Truth]:
     truth = Truth()
-    async with started(truth) as (bus, reconciler, fleet):
+    async with started(truth) as (bus, fleet):
         for delay_s, (kind, first, second) in steps:
             truth = after(truth, kind, first, second)
             if kind == "config":
-                reconciler.config_changed(truth.config)
+                bus.publish(ConfigChanged(truth.config))
             elif kind == "carrier":
                 bus.publish(LinksChanged(truth.links))
             if kind in {"driver", "carrier", "unsettled"}:
@@ -134,7 +135,7 @@ async def lived_through(steps: list[Any]) -> tuple[dict[str, Any], Truth]:
 
 
 async def begun_with(truth: Truth) -> dict[str, Any]:
-    async with started(truth) as (_, _, fleet):
+    async with started(truth) as (_, fleet):
         return newest(fleet)
 
 

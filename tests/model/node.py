@@ -20,13 +20,12 @@ import looptime
 from agent import blocking
 from agent.config.load import load_config
 from agent.config.schema import Config
-from agent.daemon import Daemon
+from agent.daemon import Startup
 from agent.model.device import Device
 from agent.options import RunOptions
 from agent.roots import Roots
 from agent.sample.host_builder import HostBuilder
 from agent.transport.unix_socket import socket_path, socket_token
-from agent.watch.rescan import RescanLoop
 from tests.model.kubelet import Kubelet, Mood
 from tests.model.pods import AGENT_POD, NAMESPACE, Pods
 from tests.model.watcher import watch
@@ -81,11 +80,6 @@ class Loop(
         except Exception as error:  # noqa: BLE001 - the caller's to handle
             done.set_exception(error)
         return done
-
-
-async def _at_once(work: Callable[[], T]) -> T:
-    """Work in the loop, in no time."""
-    return work()
 
 
 async def _call_at_once(
@@ -182,7 +176,7 @@ class Node:
         self.shown: set[str] = set()
         """Resources that were seen with devices, and are configured ever since."""
         self.runner = asyncio.Runner(loop_factory=Loop)
-        self.daemon: Daemon
+        self.daemon: Startup
         self.task: asyncio.Task[None] | None = None
         self._stop: asyncio.Event
         self._endings: list[asyncio.Task[None]] = []
@@ -219,8 +213,7 @@ class Node:
             rescan_s=0,  # it would hide that an event was missed
         )
         self._stop = asyncio.Event()
-        self.daemon = Daemon(options, self._stop)
-        self.daemon.rescan_loop = RescanLoop(self.daemon._scan, self.daemon.bus, _at_once)
+        self.daemon = Startup(options, self._stop)
 
         async def start() -> None:
             self.task = asyncio.create_task(self._live(self.daemon), name="agent")
@@ -228,8 +221,8 @@ class Node:
         self.run(start())
 
     @staticmethod
-    async def _live(daemon: Daemon) -> None:
-        with daemon.services:
+    async def _live(daemon: Startup) -> None:
+        with daemon.endpoints:
             await daemon.run()
 
     def stop_agent(self) -> None:

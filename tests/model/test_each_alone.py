@@ -256,5 +256,5 @@ def test_a_device_is_free_once_kubelet_is_sure_though_its_checkpoint_is_old() ->
         (held,) = found.node.pods.held
         found.act([("a pod ends", 0, 40.0)])
         assert held in found.node.roots.kubelet_checkpoint.read_text()
-        assert held not in found.node.daemon.reconciler.tracker.held_ids
+        assert held not in found.node.daemon.pool_state.tracker.held_ids
         assert not list(found.node.roots.device_info.glob(".sriov-agent-given-*"))

@@ -23,7 +23,7 @@ from tests.model.node import PREFIX, Node
 FIXED_TASKS = Counter(
     {
         "Node._live": 1,
-        "Daemon._live": 1,
+        "Startup._live": 1,
         "KubeletWatch.run": 1,
         "PodResourcesPoller.run": 1,
         "RdmaPortWatch.run": 1,
@@ -66,7 +66,7 @@ def offers(pools: Pools) -> dict[str, DeviceListing]:
 
 def servers_of(node: Node) -> tuple[PoolServerState, ...]:
     """The agent's word on its pools."""
-    return node.daemon.fleet.state() if node.daemon.fleet else ()
+    return node.run(_servers(node))  # type: ignore[no-any-return]
 
 
 def check_registered(node: Node) -> None:
@@ -99,6 +99,10 @@ def check_view(node: Node) -> None:
     node.shown |= {resource for resource, devices in view.items() if devices}
     assert node.shown <= view.keys()
     assert node.run(_readiness(node)).missing == ()
+
+
+async def _servers(node: Node) -> tuple[PoolServerState, ...]:
+    return node.daemon.state().servers
 
 
 async def _readiness(node: Node) -> Readiness:

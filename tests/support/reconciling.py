@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import attrs
 
 from agent.bus import Bus
+from agent.config.watcher import ConfigChanged
 from agent.model.device import Device, Netdev
 from agent.model.events import LinksChanged, SnapshotTaken
 from agent.model.link import LinkFact, Links
@@ -65,8 +66,8 @@ async def node(
     """A reconciler that has told the first lists, as the daemon does it."""
     bus, fleet, specs = Bus(), RecordingFleet(), specs or ScriptedSpecs()
     reconciler = Reconciler(bus, fleet, specs, claim)
-    reconciler.config_changed(config(*pools))
-    reconciler.host_changed(SnapshotTaken(host(*devices), settled=True))
+    bus.publish(ConfigChanged(config(*pools)))
+    bus.publish(SnapshotTaken(host(*devices), settled=True))
     await reconciler.reconcile()
     running = asyncio.create_task(reconciler.run())
     await asyncio.sleep(0)

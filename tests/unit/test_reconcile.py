@@ -6,6 +6,7 @@ import attrs
 import pytest
 
 from agent.bus import Bus
+from agent.config.watcher import ConfigChanged
 from agent.health.verdict import Cause, Health
 from agent.model.answers import DeviceListing
 from agent.model.events import (
@@ -22,7 +23,7 @@ from agent.model.snapshot import Snapshot
 from agent.pools.allocated import PodOwner
 from agent.pools.allocation_tracker import CONFIRM_WITHIN_S, REST_S, KubeletReport
 from agent.reconcile import HOLDERS_AWAITED_S, RETRY_FILES_S, Reconciler
-from agent.state_events import HealthChanged, PoolsChanged
+from agent.state_events import HealthChanged, HoldersReported, PoolsChanged
 from agent.watch.rescan import QUIET_S
 from tests.support.devices import host, vf
 from tests.support.log_lines import LogLines
@@ -93,6 +94,11 @@ async def test_nothing_happens_where_nothing_changed() -> None:
     async with node(*family(2)) as at:
         await asyncio.sleep(3600.0)
         assert len(at.fleet.applied) == 1
+
+
+def report(bus: Bus, kubelet_report: KubeletReport, *, asked_at: float) -> None:
+    """Kubelet reports which pods hold devices."""
+    bus.publish(HoldersReported(kubelet_report, asked_at))
 
 
 def causes(at: Node) -> list[float | None]:
@@ -295,7 +301,7 @@ async def test_a_config_change_leaves_the_offers_of_unchanged_pools_as_they_were
     low, high = pool("low", {"pfNames": ["pf0#0"]}), pool("high", {"pfNames": ["pf0#1"]})
     async with node(*family(2), pools=(low, high)) as at:
         before = at.fleet.applied[-1][1]
-        at.reconciler.config_changed(config(low, pool("other", {"pfNames": ["pf0#1"]})))
+        at.bus.publish(ConfigChanged(config(low, pool("other", {"pfNames": ["pf0#1"]}))))
         await asyncio.sleep(1.0)
         after = at.fleet.applied[-1][1]
         assert [o.resource for o in after] == ["intel.com/low", "intel.com/other"]
@@ -306,7 +312,7 @@ async def test_devices_of_a_new_pool_wait_for_a_quiet_host() -> None:
     async with node(*family(2), pools=(pool("low", {"pfNames": ["pf0#0"]}),)) as at:
         low, high = pool("low", {"pfNames": ["pf0#0"]}), pool("high", {"pfNames": ["pf0#1"]})
         at.host(*family(2), settled=False)
-        at.reconciler.config_changed(config(low, high))
+        at.bus.publish(ConfigChanged(config(low, high)))
         await asyncio.sleep(1.0)
         assert at.lists("intel.com/high") == []
         at.host(*family(2))
@@ -316,10 +322,10 @@ async def test_devices_of_a_new_pool_wait_for_a_quiet_host() -> None:
 
 async def test_a_pool_that_is_taken_out_and_comes_back_empty_is_not_offered() -> None:
     async with node(*family(2)) as at:
-        at.reconciler.config_changed(config())
+        at.bus.publish(ConfigChanged(config()))
         await asyncio.sleep(1.0)
         at.host()
-        at.reconciler.config_changed(config(pool("vf")))
+        at.bus.publish(ConfigChanged(config(pool("vf"))))
         await asyncio.sleep(1.0)
         assert at.fleet.applied[-1][1] == ()
 
@@ -327,13 +333,11 @@ async def test_a_pool_that_is_taken_out_and_comes_back_empty_is_not_offered() ->
 async def test_a_held_device_that_vanishes_is_told_as_unhealthy_and_dropped_when_freed() -> None:
     parent, first, second = family(2)
     async with node(parent, first, second) as at:
-        at.reconciler.holders_told(
-            KubeletReport({second.id: POD}, is_complete=True), asked_at=now()
-        )
+        report(at.bus, KubeletReport({second.id: POD}, is_complete=True), asked_at=now())
         at.host(parent, first)
         await asyncio.sleep(1.0)
         assert at.lists()[-1][1] == ((first.id, True), (second.id, False))
-        at.reconciler.holders_told(KubeletReport({}, is_complete=True), asked_at=now())
+        report(at.bus, KubeletReport({}, is_complete=True), asked_at=now())
         await asyncio.sleep(1.0)
         assert at.lists()[-1][1] == ((first.id, True),)
 
@@ -345,9 +349,7 @@ async def test_an_allocation_counts_as_held_from_the_answer_on() -> None:
         at.host(parent, second)
         await asyncio.sleep(1.0)
         assert at.lists()[-1][1] == ((first.id, False), (second.id, True))
-        at.reconciler.holders_told(
-            KubeletReport({}, is_complete=True), asked_at=now() + CONFIRM_WITHIN_S
-        )
+        report(at.bus, KubeletReport({}, is_complete=True), asked_at=now() + CONFIRM_WITHIN_S)
         await asyncio.sleep(1.0)
         assert at.lists()[-1][1] == ((second.id, True),)
 
@@ -372,9 +374,7 @@ async def test_an_allocation_before_the_first_pass_is_over_is_known() -> None:
 async def test_holders_that_are_told_again_cause_no_pass() -> None:
     async with node(*family(2)) as at:
         for _ in range(10):
-            at.reconciler.holders_told(
-                KubeletReport({family(2)[1].id: POD}, is_complete=True), asked_at=now()
-            )
+            report(at.bus, KubeletReport({family(2)[1].id: POD}, is_complete=True), asked_at=now())
             await asyncio.sleep(1.0)
         assert len(at.fleet.applied) == 2
 
@@ -383,7 +383,7 @@ async def test_the_last_facts_of_a_held_device_are_kept_for_when_it_is_gone() ->
     parent, first = family(1)
     numa = attrs.evolve(first, numa_node=1)
     async with node(parent, numa) as at:
-        at.reconciler.holders_told(KubeletReport({first.id: POD}, is_complete=True), asked_at=now())
+        report(at.bus, KubeletReport({first.id: POD}, is_complete=True), asked_at=now())
         at.host(parent)
         await asyncio.sleep(1.0)
         (offer,) = at.fleet.applied[-1][1]
@@ -513,10 +513,10 @@ async def test_a_device_whose_pod_failed_soon_rests_and_others_are_preferred(
         at.bus.on(DevicesResting, told.append)
         at.bus.publish(DevicesAllocated(VF, (device,)))
         await asyncio.sleep(31.0)
-        at.reconciler.holders_told(KubeletReport({}, is_complete=True), asked_at=now())
+        report(at.bus, KubeletReport({}, is_complete=True), asked_at=now())
         assert told == [DevicesResting({device: 31.0 + REST_S})]
         assert at.reconciler.resting() == {device: REST_S}
-        at.reconciler.holders_told(KubeletReport({}, is_complete=True), asked_at=now())
+        report(at.bus, KubeletReport({}, is_complete=True), asked_at=now())
         assert log_lines.fields("device.resting") == [{"seconds": REST_S, "devices": device}]
         await asyncio.sleep(REST_S)
         assert at.reconciler.resting() == {}
@@ -535,7 +535,7 @@ async def test_devices_wait_for_the_first_word_on_holders_for_a_limited_time() -
     rdma, rest = pool("rdma", {"isRdma": True}), pool("any", {})
     async with node(*family(1), pools=()) as at:
         at.reconciler.await_holders()
-        at.reconciler.config_changed(config(rdma, rest))
+        at.bus.publish(ConfigChanged(config(rdma, rest)))
         await asyncio.sleep(HOLDERS_AWAITED_S - 1)
         assert at.lists("intel.com/any") == []
         await asyncio.sleep(2)
