@@ -26,7 +26,8 @@ else:
         """As attrs has it."""
         if cls is None:
             return partial(define, **settings)
-        cls.__repr__ = _text
+        if "__repr__" not in vars(cls):
+            cls.__repr__ = _text
         return attrs.define(cls, **settings)
 
     frozen = partial(define, frozen=True)

@@ -35,7 +35,7 @@ _POOL_VALUES: dict[str, dict[str, Any]] = {
         "pattern": "^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$",
     },
     "resourcePrefix": {"type": "string", "pattern": "^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"},
-    "deviceType": {"enum": [str(kind) for kind in KINDS]},
+    "deviceType": {"enum": list(KINDS)},
     "selectors": {
         "if": {"type": "array"},
         "then": {"minItems": 1, "items": {"$ref": "#/definitions/selectors"}},
@@ -153,7 +153,7 @@ def _selector_value(selector: Selector) -> dict[str, Any]:
         Shape.BOOL: _SWITCH,
         Shape.CHOICE: {"enum": list(selector.choices)},
     }
-    kinds = ", ".join(str(kind) for kind in KINDS if kind in selector.kinds)
+    kinds = ", ".join(name for name, kind in KINDS.items() if kind in selector.kinds)
     return {
         **shapes[selector.shape],
         "description": f"{selector.meaning} {selector.allowed}. For {kinds}.",

@@ -7,7 +7,7 @@ from typing import Any
 
 from agent.config.pool_keys import RESOURCE_LIST
 from agent.config.schema import Config, HealthPolicy, PoolConfig, SelectorObject
-from agent.model.device import Kind
+from agent.kinds import NET_DEVICE
 from agent.selectors import SELECTORS, Shape
 
 _NOTHING: dict[Shape, Any] = {Shape.LIST: [""], Shape.CHOICE: "none"}
@@ -22,7 +22,7 @@ def dump_config(config: Config) -> str:
 def pool_as_json(pool: PoolConfig) -> dict[str, Any]:
     """One pool with the file's keys in their canonical spelling and values in normal form."""
     written: dict[str, Any] = {"resourcePrefix": pool.prefix, "resourceName": pool.name}
-    if pool.kind is not Kind.NET_DEVICE:
+    if pool.kind is not NET_DEVICE:
         written["deviceType"] = str(pool.kind)
     objects = [_selectors_as_json(s) for s in pool.selectors]
     written["selectors"] = objects[0] if len(objects) == 1 else objects

@@ -9,8 +9,7 @@ from agent.attrs_classes import frozen
 from agent.config.json_positions import Member, Object
 from agent.config.pool_keys import POOL_KEYS
 from agent.config.problems import Located, plain, quoted
-from agent.kinds import KINDS
-from agent.model.device import Kind
+from agent.kinds import AUX_NET_DEVICE, KINDS, NET_DEVICE
 from agent.selectors import SELECTORS, Selector, Shape
 
 _OLD_TYPES: dict[str, dict[str, Any]] = {
@@ -22,7 +21,7 @@ _OLD_TYPES: dict[str, dict[str, Any]] = {
     "rdma": {"isRdma": True},
 }
 """Device types of the v2 layout, and of forks of it, in lower case -> the selectors they meant."""
-_KINDS = {str(kind).lower(): str(kind) for kind in KINDS}
+_KINDS = {name.lower(): kind for name, kind in KINDS.items()}
 _PRIVATE = "additionalInfo"
 _STILL_READ = tuple(
     k for k in POOL_KEYS if k not in {"resourceName", "resourcePrefix", "deviceType", _PRIVATE}
@@ -106,16 +105,16 @@ def _translated(members: dict[str, Member], device_type: str) -> dict[str, Any] 
     addresses = _addresses(members.get("rootdevices"), SELECTORS[key])
     if not name or not addresses:
         return None
-    kind = _KINDS.get(device_type, str(Kind.NET_DEVICE))
-    aux = {"auxTypes": ["sf"]} if kind == Kind.AUX_NET_DEVICE else {}
+    kind = _KINDS.get(device_type, NET_DEVICE)
+    aux = {"auxTypes": ["sf"]} if kind is AUX_NET_DEVICE else {}
     beside = {
         k: plain(members[k.lower()].node)
         for k, selector in SELECTORS.items()
-        if k.lower() in members and k != "rootDevices" and Kind(kind) in selector.kinds
+        if k.lower() in members and k != "rootDevices" and kind in selector.kinds
     }
     selectors = {key: addresses, **aux, **beside, **_OLD_TYPES.get(device_type, {})}
     named = {"resourcePrefix": prefix} if prefix else {}
-    typed = {} if kind == Kind.NET_DEVICE else {"deviceType": kind}
+    typed = {} if kind is NET_DEVICE else {"deviceType": kind.name}
     kept = {k: plain(members[k.lower()].node) for k in _STILL_READ if k.lower() in members}
     return {**named, "resourceName": name, **typed, **kept, "selectors": selectors}
 

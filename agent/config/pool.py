@@ -35,12 +35,11 @@ from agent.config.schema import (
     Severity,
 )
 from agent.config.selector_objects import everything, read_selector_object, tell_dead
-from agent.kinds import KINDS
+from agent.kinds import ACCELERATOR, KINDS, NET_DEVICE, Kind
 from agent.model.address import parse_bdf
-from agent.model.device import Kind
 
 _KNOWN = KnownKeys(*POOL_KEYS, HARMLESS_KEY, "isRdma")
-_KIND_NAMES = {str(kind).lower(): kind for kind in KINDS}
+_KIND_NAMES = {name.lower(): kind for name, kind in KINDS.items()}
 _AUX_NAME = re.compile(r"[\w-]+\.[\w-]+\.[0-9]+", re.ASCII)
 _HEALTH = KnownKeys("link", "recoveryHoldSeconds")
 
@@ -126,7 +125,7 @@ class _Pool:
         config = PoolConfig(
             prefix=prefix or "",
             name=name or "",
-            kind=kind or Kind.NET_DEVICE,
+            kind=kind or NET_DEVICE,
             selectors=self.selectors(kind),
             exclude_topology=self.flag("excludeTopology"),
             additional_info=self.additional_info(),
@@ -170,7 +169,7 @@ class _Pool:
     def kind(self) -> Kind | None:
         at = self.entries.get("deviceType")
         if at is None or at.value == "":
-            return Kind.NET_DEVICE
+            return NET_DEVICE
         word = read_string(at, self.findings)
         if word is None:
             return None
@@ -181,7 +180,7 @@ class _Pool:
                 f"unknown device type {quoted(word)}, allowed: {allowed}{nearest(word, KINDS)}"
             )
             self.findings.error(at, message)
-        elif word != kind:
+        elif word != kind.name:
             self.findings.hint(at, f"{quoted(word)} is read as {kind}")
         return kind
 
@@ -220,7 +219,7 @@ class _Pool:
         if at is None:
             return False
         wanted = read_bool(at, self.findings) is True
-        if kind is Kind.ACCELERATOR:
+        if kind is ACCELERATOR:
             self.findings.warning(at, f"isRdma does not belong to deviceType {kind}", on_key=True)
             return False
         effect = "without effect, move"

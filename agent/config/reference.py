@@ -39,7 +39,7 @@ class Row:
 
 def pool_rows() -> Iterator[Row]:
     """The keys of a pool."""
-    kinds = tuple(str(kind) for kind in KINDS)
+    kinds = tuple(KINDS)
     for key in POOL_KEYS.values():
         example = _member(key.key, key.example)
         yield Row(key.key, kinds, key.meaning, key.allowed, example, key.is_extension)
@@ -50,7 +50,7 @@ def selector_rows() -> Iterator[Row]:
     for selector in SELECTORS.values():
         yield Row(
             selector.key,
-            tuple(str(kind) for kind in KINDS if kind in selector.kinds),
+            tuple(name for name, kind in KINDS.items() if kind in selector.kinds),
             selector.meaning,
             selector.allowed,
             _member(selector.key, selector.example),

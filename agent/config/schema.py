@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sized
 from enum import StrEnum
 
 from agent.attrs_classes import frozen
-from agent.model.device import Kind
+from agent.kinds import NET_DEVICE, Kind
 from agent.selectors.criteria import Criterion, SelectorObject
 
 __all__ = [
@@ -50,7 +50,7 @@ class PoolConfig:
 
     prefix: str
     name: str
-    kind: Kind = Kind.NET_DEVICE
+    kind: Kind = NET_DEVICE
     selectors: tuple[SelectorObject, ...] = ()
     exclude_topology: bool = False
     additional_info: Mapping[str, Mapping[str, str]] | None = None

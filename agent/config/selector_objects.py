@@ -25,8 +25,7 @@ from agent.config.limits import check_length
 from agent.config.pool_keys import POOL_KEYS
 from agent.config.problems import Located, Problems, found, quoted
 from agent.config.schema import Criterion, SelectorObject
-from agent.kinds import KINDS
-from agent.model.device import Kind
+from agent.kinds import AUX_NET_DEVICE, Kind
 from agent.selectors import SELECTORS, Selector, Shape
 
 _KNOWN = KnownKeys(*SELECTORS)
@@ -98,7 +97,7 @@ def read_selector_object(
 
 def everything(kind: Kind | None) -> str:
     """What a selector object without filters selects, for messages."""
-    noun = KINDS[kind].noun if kind else "device"
+    noun = kind.noun if kind else "device"
     return f"every {noun} that the host does not use itself"
 
 
@@ -194,7 +193,7 @@ def _check_whole(
         findings.error(
             entries["vdpaType"], "isRdma and vdpaType exclude each other: choose one", on_key=True
         )
-    if kind is Kind.AUX_NET_DEVICE:
+    if kind is AUX_NET_DEVICE:
         _check_aux_types(at, wanted, entries, findings, clean=clean)
     if clean and not any(key in wanted for key in _FILTERS):
         findings.warning(
@@ -210,7 +209,7 @@ def _check_aux_types(
     *,
     clean: bool,
 ) -> None:
-    known = KINDS[Kind.AUX_NET_DEVICE].aux_types
+    known = AUX_NET_DEVICE.aux_types
     if "auxTypes" not in wanted:
         if clean or "auxTypes" not in entries:
             findings.error(at, 'auxNetDevice needs auxTypes, for example "auxTypes": ["sf"]')

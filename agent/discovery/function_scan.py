@@ -26,7 +26,8 @@ from agent.discovery.functions import (
 from agent.discovery.representors import with_ports
 from agent.discovery.scan_cache import HostTables, Outcome, ScanCache
 from agent.host import auxiliary, sysfs
-from agent.model.device import Device, Kind
+from agent.kinds import NET_DEVICE
+from agent.model.device import Device
 
 OutcomeT = TypeVar("OutcomeT", bound=Outcome)
 
@@ -246,7 +247,7 @@ class FunctionScan:
             return
         for parent in parents:
             bdf = parent.id
-            if parent.kind is not Kind.NET_DEVICE:
+            if parent.kind is not NET_DEVICE:
                 continue
             if bdf in self._fresh or parent.pf_address in self._renewed:
                 self._moved.add(bdf)

@@ -15,11 +15,10 @@ from agent.host.devlink import DevlinkFacts
 from agent.host.netdev import NetClass
 from agent.host.rdma import RdmaHost
 from agent.host.switchdev import Eswitch, Port
-from agent.kinds import kind_of_class
+from agent.kinds import ACCELERATOR, AUX_NET_DEVICE, NET_DEVICE, Kind, kind_of_class
 from agent.model.device import (
     Device,
     InfinibandPort,
-    Kind,
     Netdev,
     RdmaDevice,
     Role,
@@ -206,7 +205,7 @@ def read_auxiliary(host: ScanContext, name: str, parent: Device, pf: Pf) -> Devi
         rdma_devices = rdma.devices_of(folder, name, host.rdma)
         return Device(
             id=name,
-            kind=Kind.AUX_NET_DEVICE,
+            kind=AUX_NET_DEVICE,
             role=Role.SF if is_sf else Role.AUX,
             pci_address=parent.id,
             vendor=parent.vendor,
@@ -249,7 +248,7 @@ def _pf(host: ScanContext, folder: int, entries: frozenset[str], bdf: str, kind:
         own = tuple(attrs.evolve(n, altnames=altnames_of(n.name)) for n in eswitch.own)
         eswitch = attrs.evolve(eswitch, own=own)
     rdma_devices = rdma.devices_of(folder, bdf, host.rdma)
-    is_network = kind is Kind.NET_DEVICE
+    is_network = kind is NET_DEVICE
     vfio_device = vfio.device_name(folder) if "vfio-dev" in entries else None
     is_vfio = vfio_device is not None or is_vfio_driver(driver)
     device = Device(
@@ -325,7 +324,7 @@ def _kind(host: ScanContext, folder: int, pci_class: int) -> Kind | None:
         pci_class, has_rdma=sysfs.exists(folder, "infiniband")
     )
     if kind is None and host.classes and is_needed(pci_class, host.classes):
-        return Kind.ACCELERATOR
+        return ACCELERATOR
     return kind
 
 

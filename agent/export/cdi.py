@@ -35,7 +35,7 @@ _CLASSES = tuple(f"-{kind.cdi_class}-" for kind in KINDS.values())
 
 def cdi_kind(config: PoolConfig) -> str:
     """``<prefix>/<class>``, shared by all resources of one prefix and device type."""
-    return f"{config.prefix}/{KINDS[config.kind].cdi_class}"
+    return f"{config.prefix}/{config.kind.cdi_class}"
 
 
 def kind_fault(config: PoolConfig) -> str | None:
@@ -70,13 +70,13 @@ def twin_file_name(config: PoolConfig) -> str:
 
 
 def _stem(config: PoolConfig) -> str:
-    return f"{config.prefix}-{KINDS[config.kind].cdi_class}-{config.name}"
+    return f"{config.prefix}-{config.kind.cdi_class}-{config.name}"
 
 
 def possible_file_names(resource: str) -> tuple[str, ...]:
     """Names that the spec file of a resource can have, whatever the kind of its devices."""
     prefix, _, name = resource.rpartition("/")
-    configs = (PoolConfig(name=name, prefix=prefix, kind=kind) for kind in KINDS)
+    configs = (PoolConfig(name=name, prefix=prefix, kind=kind) for kind in KINDS.values())
     return tuple(cdi_file_name(config) for config in configs)
 
 
@@ -87,7 +87,7 @@ def qualified_name(config: PoolConfig, device_id: str) -> str:
 
 def annotation_key(config: PoolConfig) -> str:
     """Annotation key of a resource: unique, so that a pod's two pools do not hide each other."""
-    name = f"{config.prefix}_{KINDS[config.kind].cdi_class}_{config.name}"
+    name = f"{config.prefix}_{config.kind.cdi_class}_{config.name}"
     return f"cdi.k8s.io/{shortened(name, _ANNOTATION_NAME_MAX)}"
 
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from agent.config.schema import PoolConfig
 from agent.export.atomic import in_folder, write_now
 from agent.export.names import safe_file_name
-from agent.kinds import KINDS
 from agent.pools.pool import Member
 
 SPEC_VERSION = "1.1.0"
@@ -51,7 +50,7 @@ async def write_device_info(folder: Path, config: PoolConfig, members: Sequence[
 
     Kinds without a CNI plugin (accelerators) get none.
     """
-    if not KINDS[config.kind].device_info:
+    if not config.kind.device_info:
         return
     files = {
         device_info_name(config, m.device.id): json.dumps(

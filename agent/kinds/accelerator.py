@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from agent.kinds.kind import KindFacts
-from agent.model.device import Kind
+from agent.kinds.kind import Kind
 
-ACCELERATOR = KindFacts(
-    kind=Kind.ACCELERATOR,
+ACCELERATOR = Kind(
+    name="accelerator",
+    noun="accelerator function",
     base_classes=frozenset({0x12}),  # PCI code and id assignment: processing accelerator
-    aux_types=frozenset(),
+    has_netdev=False,
+    takes_other_classes=True,
     device_info=False,
     cdi_class="net-accel",
-    noun="accelerator function",
 )

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from agent.kinds.kind import KindFacts
-from agent.model.device import Kind
+from agent.kinds.kind import Kind
 
-AUX_NET_DEVICE = KindFacts(
-    kind=Kind.AUX_NET_DEVICE,
-    base_classes=frozenset(),
+AUX_NET_DEVICE = Kind(
+    name="auxNetDevice",
+    noun="auxiliary network device",
     aux_types=frozenset({"sf"}),
+    has_netdev=True,
     device_info=True,
     cdi_class="net-sf",
-    noun="auxiliary network device",
+    how_to_create=(
+        "make sub-functions with `devlink port add pci/ADDRESS flavour pcisf pfnum N sfnum N`"
+    ),
 )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from agent.kinds.kind import KindFacts
-from agent.model.device import Kind
+from agent.kinds.kind import Kind
 
-NET_DEVICE = KindFacts(
-    kind=Kind.NET_DEVICE,
+NET_DEVICE = Kind(
+    name="netDevice",
+    noun="network function",
     base_classes=frozenset({0x02}),  # PCI code and id assignment: network controller
-    aux_types=frozenset(),
+    has_netdev=True,
     device_info=True,
     cdi_class="net-pci",
-    noun="network function",
 )

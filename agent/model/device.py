@@ -9,14 +9,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from agent.attrs_classes import fast_record
-
-
-class Kind(StrEnum):
-    """The device types of the configuration, spelled as there."""
-
-    NET_DEVICE = "netDevice"
-    ACCELERATOR = "accelerator"
-    AUX_NET_DEVICE = "auxNetDevice"
+from agent.kinds import Kind
 
 
 class Role(StrEnum):
@@ -231,5 +224,5 @@ class Device:
         """
         if self.driver is not None:
             return False
-        is_auxiliary = self.kind is Kind.AUX_NET_DEVICE
+        is_auxiliary = not self.kind.on_pci
         return not (is_auxiliary and (self.netdevs or self.rdma or self.vdpa))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from agent.model.device import Device, Kind
+from agent.model.device import Device
 
 DEFAULT_ACCELERATOR = "12"
 """The class of accelerators where a pool names none: processing accelerators."""
@@ -108,7 +108,7 @@ def is_needed(pci_class: int, classes: tuple[str, ...]) -> bool:
 
 def is_on_request(device: Device) -> bool:
     """Whether it is an accelerator of another class than the default one."""
-    if device.kind is not Kind.ACCELERATOR:
+    if not device.kind.takes_other_classes:
         return False
     base = f"{device.pci_class >> 16:02x}"
     return base != DEFAULT_ACCELERATOR and base not in NEVER

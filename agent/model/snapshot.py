@@ -8,7 +8,8 @@ from functools import cached_property
 import attrs
 
 from agent.attrs_classes import frozen
-from agent.model.device import Device, Kind, Netdev, OtherFunction, Role
+from agent.kinds import NET_DEVICE
+from agent.model.device import Device, Netdev, OtherFunction, Role
 from agent.model.nodes import HostNodes
 
 _WITHOUT_NETDEV = frozenset({"pci-stub"})
@@ -163,7 +164,7 @@ def lack_netdevs(devices: tuple[Device, ...]) -> bool:
     """
     is_expected = any(
         device.role is Role.PF
-        and device.kind is Kind.NET_DEVICE
+        and device.kind is NET_DEVICE
         and device.driver is not None
         and not device.is_vfio
         and "uio" not in device.driver

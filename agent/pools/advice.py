@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 from agent.attrs_classes import frozen
 from agent.config.schema import Criterion, PoolConfig
-from agent.model.device import Device, Kind, Role
+from agent.kinds import NET_DEVICE
+from agent.model.device import Device, Role
 from agent.model.pci_class import ON_REQUEST, class_text, is_needed
 from agent.model.snapshot import Snapshot
 from agent.pools.pool import Pool, Pools
@@ -22,12 +23,6 @@ from agent.selectors.link_types import link_types_of
 from agent.selectors.pf_hints import means_pf
 from agent.selectors.present_values import first_texts, present, present_values, some
 
-_DEVICE_TYPES = {
-    Kind.NET_DEVICE: "network function (PCI class 0x02)",
-    Kind.ACCELERATOR: "accelerator (PCI class 0x12)",
-    Kind.AUX_NET_DEVICE: "sub-function",
-}
-_MAKE_SFS = "make them with `devlink port add pci/ADDRESS flavour pcisf pfnum N sfnum N`"
 _SHOWN_IDS = 3
 
 
@@ -82,13 +77,13 @@ class _EmptyPool:
                 "this host has no network function and no accelerator; in a container, is the "
                 "host's /sys visible?"
             )
-        what = f"no {_DEVICE_TYPES[kind]} on this host"
-        if kind is Kind.ACCELERATOR and (classes := other_classes(self.snapshot)):
+        what = f"no {kind.noun_with_class} on this host"
+        if kind.takes_other_classes and (classes := other_classes(self.snapshot)):
             return f"{what}; {classes}"
         if not others:
             return f"{what}, and no accelerator: all functions are of other PCI classes"
-        if kind is Kind.AUX_NET_DEVICE:
-            return f"{what}: {_MAKE_SFS}"
+        if kind.how_to_create:
+            return f"{what}: {kind.how_to_create}"
         return f'{what}; there are {present(others)}: is "deviceType": "{kind}" what you want?'
 
     def _object(self, criteria: tuple[Criterion, ...]) -> str:
@@ -133,17 +128,17 @@ class _EmptyPool:
         """Hardware that is here, only not of this pool's device type."""
         matches = SELECTORS[criterion.key].matches
         kinds = Counter(
-            d.kind
+            d.kind.name
             for d in self.snapshot.devices
             if d.kind is not self.config.kind and not d.has_vfs
             if matches(d, criterion.wanted, self.snapshot)
         )
-        if self.config.kind is Kind.ACCELERATOR and (classes := other_classes(self.snapshot)):
+        if self.config.kind.takes_other_classes and (classes := other_classes(self.snapshot)):
             yield classes
-        if self.config.kind is Kind.NET_DEVICE and criterion.key == "devices":
+        if self.config.kind is NET_DEVICE and criterion.key == "devices":
             yield from _accelerators_of_other_classes(self.snapshot)
-        for kind, count in sorted(kinds.items()):
-            yield f'of "deviceType": "{kind}" {count} would match: is that the type you want?'
+        for name, count in sorted(kinds.items()):
+            yield f'of "deviceType": "{name}" {count} would match: is that the type you want?'
 
     def _refused_after(self, left: list[Device]) -> str:
         """All selectors match something: it has no driver, or the host or another pool has it."""
@@ -234,7 +229,7 @@ def _unbound(left: list[Device]) -> str:
     else:
         who, them, their = left[0].id, "it", "its"
     text = f"no driver is bound to {who}, so no pod could use {them}; load the module of {their}"
-    if left[0].kind is Kind.AUX_NET_DEVICE:
+    if not left[0].kind.on_pci:
         return f"{text} driver (for mlx5 SFs: `modprobe mlx5_core`)"
     first = left[0].id
     return (

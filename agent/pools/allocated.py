@@ -8,8 +8,9 @@ import attrs
 
 from agent.attrs_classes import frozen
 from agent.config.schema import SelectorObject
+from agent.kinds import Kind
 from agent.model.address import parse_bdf
-from agent.model.device import Device, Kind, Role
+from agent.model.device import Device, Role
 
 
 @frozen
@@ -59,7 +60,7 @@ def unknown_device(device_id: str, kind: Kind) -> Device:
 
     The id is kubelet's word, and need not be the address that the kind of its pool suggests.
     """
-    is_aux = kind is Kind.AUX_NET_DEVICE
+    is_aux = not kind.on_pci
     return Device(
         id=device_id,
         kind=kind,

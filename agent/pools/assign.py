@@ -11,7 +11,8 @@ from collections import defaultdict
 from collections.abc import Container, Iterator
 
 from agent.config.schema import Config, Criterion, PoolConfig
-from agent.model.device import Device, Kind
+from agent.kinds import Kind
+from agent.model.device import Device
 from agent.model.snapshot import Snapshot
 from agent.pools.allocated import AllocatedDevices
 from agent.pools.guard import functions_in_use

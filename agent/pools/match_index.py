@@ -11,7 +11,8 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from itertools import chain, filterfalse
 
 from agent.config.schema import Criterion, SelectorObject
-from agent.model.device import Device, Kind, Role
+from agent.kinds import Kind
+from agent.model.device import Device, Role
 from agent.model.snapshot import Snapshot
 from agent.selectors import SELECTORS
 from agent.selectors.classes import criteria_for
@@ -80,7 +81,7 @@ class MatchIndex:
 
     def _match(self, criterion: Criterion) -> frozenset[int]:
         fact = _EXACT.get(criterion.key)
-        has_parent = self.kind is Kind.AUX_NET_DEVICE
+        has_parent = not self.kind.on_pci
         if fact is not None and not (has_parent and criterion.key in _OF_THE_FUNCTION_TOO):
             groups = self._grouped(criterion.key, fact)
             return _union(groups[w] for w in criterion.wanted if w in groups)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agent.model.device import Device, Kind, Role
+from agent.model.device import Device, Role
 from agent.pools.pool import Pools
 
 _INFINIBAND_CLASS = 0x0207
@@ -23,7 +23,7 @@ def lacks_its_netdev(device: Device) -> bool:
     """
     return (
         device.role is not Role.PF
-        and device.kind is not Kind.ACCELERATOR
+        and device.kind.has_netdev
         and not device.netdevs
         and not device.vdpa
         and device.driver is not None

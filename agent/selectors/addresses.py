@@ -7,7 +7,7 @@ from agent.model.device import Device, Role
 from agent.model.pci_class import passed_over
 from agent.model.snapshot import Snapshot
 from agent.selectors.present_values import Hint, PresentValues, absent, some
-from agent.selectors.selector import ACCELERATOR, AUX, NET, Selector
+from agent.selectors.selector import ALL_KINDS, PCI_KINDS, Selector
 
 
 def matches_address(device: Device, wanted: frozenset[str], _snapshot: Snapshot) -> bool:
@@ -55,7 +55,7 @@ def _address_hint(address: str, own: set[str], present_values: PresentValues) ->
         return f"pciAddresses: {passed_over(address, pci_class)}"
     if found is None:
         return f"pciAddresses: no function at {address} on this host"
-    if present_values.kind is AUX:
+    if not present_values.kind.on_pci:
         return f"pciAddresses: {address} has no auxiliary network devices on this host"
     return (
         f"pciAddresses: {address} is of deviceType {found.kind}, this pool of {present_values.kind}"
@@ -78,7 +78,7 @@ def _acpi_hints(wanted: frozenset[str], present_values: PresentValues) -> tuple[
 
 PCI_ADDRESSES = Selector(
     key="pciAddresses",
-    kinds=frozenset({NET, ACCELERATOR, AUX}),
+    kinds=ALL_KINDS,
     meaning="The function's own PCI address; for auxiliary devices their parent function's.",
     allowed="dddd:bb:dd.f; a missing domain is 0000, upper case is accepted",
     example=["0000:3b:00.1"],
@@ -90,7 +90,7 @@ PCI_ADDRESSES = Selector(
 
 ACPI_INDEXES = Selector(
     key="acpiIndexes",
-    kinds=frozenset({NET, ACCELERATOR}),
+    kinds=PCI_KINDS,
     meaning="The index that the firmware gives the function (sysfs acpi_index).",
     allowed="decimal numbers as strings",
     example=["101"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from agent.model.device import Device
 from agent.model.snapshot import Snapshot
 from agent.selectors.present_values import Hint, PresentValues, absent, present
-from agent.selectors.selector import AUX, Selector, text
+from agent.selectors.selector import ALL_KINDS, PCI_KINDS, Selector, text
 
 
 def matches_aux_type(device: Device, wanted: frozenset[str], _snapshot: Snapshot) -> bool:
@@ -35,7 +35,7 @@ def _hints(wanted: frozenset[str], present_values: PresentValues) -> tuple[Hint,
 
 AUX_TYPES = Selector(
     key="auxTypes",
-    kinds=frozenset({AUX}),
+    kinds=ALL_KINDS - PCI_KINDS,
     meaning="The type of auxiliary device: sf for sub-functions. Required for auxNetDevice.",
     allowed="sf; other types are accepted with a warning",
     example=["sf"],

@@ -8,10 +8,9 @@ from __future__ import annotations
 import json
 import re
 
+from agent.kinds import Kind
 from agent.model.address import parse_bdf
-from agent.model.device import Kind
 from agent.selectors.link_types import parse_link_type
-from agent.selectors.selector import ACCELERATOR
 from agent.selectors.table import SELECTORS
 
 _SHOWN_PARTS = 4
@@ -156,8 +155,8 @@ def _name(key: str, value: str, kind: Kind | None) -> str:
     """A word that may be a netdev, where a number or an address is wanted."""
     if key not in {"vendors", "devices", "pciAddresses", "rootDevices", "acpiIndexes", "pKeys"}:
         return ""
-    if kind is ACCELERATOR:
-        return "it looks like the name of a netdev, which an accelerator does not have"
+    if kind is not None and not kind.has_netdev:
+        return f"it looks like the name of a netdev, and deviceType {kind} has none"
     owner = "its PF" if key == "pciAddresses" else "a PF"
     return (
         f'if it is the name of the netdev of {owner}, write "pfNames": ["{value}"], which selects '

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from agent.model.device import Device, Kind
+from agent.kinds import Kind
+from agent.model.device import Device
 from agent.model.pci_class import (
     DEFAULT_ACCELERATOR,
     class_text,
@@ -18,7 +19,7 @@ from agent.model.pci_class import (
 from agent.model.snapshot import Snapshot
 from agent.selectors.criteria import Criterion, SelectorObject
 from agent.selectors.present_values import Hint, PresentValues, present
-from agent.selectors.selector import ACCELERATOR, Selector
+from agent.selectors.selector import ALL_KINDS, Selector
 
 _KEY = "classes"
 _DEFAULT = Criterion(_KEY, frozenset({DEFAULT_ACCELERATOR}))
@@ -36,7 +37,7 @@ def criteria_for(
 
     That is where the object names no classes, and some of ``devices`` are of another class.
     """
-    if kind is not Kind.ACCELERATOR or any(c.key == _KEY for c in selectors.criteria):
+    if not kind.takes_other_classes or any(c.key == _KEY for c in selectors.criteria):
         return selectors.criteria
     return (
         (_DEFAULT, *selectors.criteria)
@@ -60,7 +61,7 @@ def _hints(wanted: frozenset[str], present_values: PresentValues) -> tuple[Hint,
 
 CLASSES = Selector(
     key=_KEY,
-    kinds=frozenset({ACCELERATOR}),
+    kinds=frozenset(kind for kind in ALL_KINDS if kind.takes_other_classes),
     meaning=(
         "The PCI class of the function, for accelerators of other classes: QAT has 0b40. "
         "Without it class 12."

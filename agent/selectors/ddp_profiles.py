@@ -5,7 +5,7 @@ from __future__ import annotations
 from agent.model.device import Device
 from agent.model.snapshot import Snapshot
 from agent.selectors.present_values import Hint, PresentValues, absent, present
-from agent.selectors.selector import NET, Selector
+from agent.selectors.selector import NETDEV_KINDS, PCI_KINDS, Selector
 
 
 def matches_ddp_profile(device: Device, wanted: frozenset[str], _snapshot: Snapshot) -> bool:
@@ -29,7 +29,7 @@ def _hints(wanted: frozenset[str], present_values: PresentValues) -> tuple[Hint,
 
 DDP_PROFILES = Selector(
     key="ddpProfiles",
-    kinds=frozenset({NET}),
+    kinds=PCI_KINDS & NETDEV_KINDS,
     meaning="The DDP profile that is loaded (devlink info fw.app.name), its own or its PF's.",
     allowed="profile names, compared exactly",
     example=["ICE COMMS Package"],

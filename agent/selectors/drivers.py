@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from agent.model.device import Device
 from agent.model.snapshot import Snapshot
 from agent.selectors.present_values import Hint, PresentValues, absent, present
-from agent.selectors.selector import ACCELERATOR, AUX, NET, Selector, text
+from agent.selectors.selector import ALL_KINDS, Selector, text
 
 _AUXILIARY = frozenset({"mlx5_ib", "irdma", "bnxt_re", "ice_ib"})
 """Drivers that bind to auxiliary devices of a function, never to the function itself."""
@@ -54,7 +54,7 @@ def _pci_driver(name: str) -> str:
 def drivers_of(device: Device, by_id: Mapping[str, Device]) -> tuple[str, ...]:
     """Its own driver, and for an auxiliary device its parent function's; ``by_id`` = the host's."""
     own = (device.driver,) if device.driver else ()
-    if device.kind is not AUX:
+    if device.kind.on_pci:
         return own
     parent = by_id.get(device.pci_address)
     return (*own, parent.driver) if parent is not None and parent.driver else own
@@ -104,7 +104,7 @@ def remedy(driver: str, counts: Mapping[str, int]) -> str:
 
 DRIVERS = Selector(
     key="drivers",
-    kinds=frozenset({NET, ACCELERATOR, AUX}),
+    kinds=ALL_KINDS,
     meaning="The kernel driver that is bound now, of an auxiliary device also its function's; a "
     "function without a driver never matches.",
     allowed="driver names as in /sys/bus/pci/drivers, compared exactly",

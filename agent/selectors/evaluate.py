@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from agent.model.device import Device, Kind
+from agent.kinds import Kind
+from agent.model.device import Device
 from agent.model.snapshot import Snapshot
 from agent.selectors.classes import criteria_for
 from agent.selectors.criteria import Criterion, SelectorObject, Verdict

@@ -6,9 +6,7 @@ from agent.model.address import parse_hex_id
 from agent.model.device import Device
 from agent.model.snapshot import Snapshot
 from agent.selectors.present_values import Hint, PresentValues, absent, present
-from agent.selectors.selector import ACCELERATOR, AUX, NET, Selector
-
-_ALL = frozenset({NET, ACCELERATOR, AUX})
+from agent.selectors.selector import ALL_KINDS, Selector
 
 
 def matches_vendor(device: Device, wanted: frozenset[str], _snapshot: Snapshot) -> bool:
@@ -60,7 +58,7 @@ def _device_hint(device: str, present_values: PresentValues) -> str:
 
 VENDORS = Selector(
     key="vendors",
-    kinds=_ALL,
+    kinds=ALL_KINDS,
     meaning="The PCI vendor id.",
     allowed="16-bit hexadecimal ids; 0x and upper case are accepted",
     example=["8086", "15b3"],
@@ -72,7 +70,7 @@ VENDORS = Selector(
 
 DEVICES = Selector(
     key="devices",
-    kinds=_ALL,
+    kinds=ALL_KINDS,
     meaning="The PCI device id; VFs have an id of their own, different from their PF's.",
     allowed="16-bit hexadecimal ids; 0x and upper case are accepted",
     example=["154c", "101e"],

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from agent.model.device import Device
 from agent.model.snapshot import Snapshot
 from agent.selectors.present_values import Hint, PresentValues, absent, present
-from agent.selectors.selector import AUX, NET, Selector
+from agent.selectors.selector import NETDEV_KINDS, Selector
 
 _SPELLINGS = {
     "ether": "ether",
@@ -93,7 +93,7 @@ def _hints(wanted: frozenset[str], present_values: PresentValues) -> tuple[Hint,
 
 LINK_TYPES = Selector(
     key="linkTypes",
-    kinds=frozenset({NET, AUX}),
+    kinds=NETDEV_KINDS,
     meaning="The link type of its netdev; of a function without one here (vfio-pci, or in a pod) "
     "its PF's; else PCI class 0x0207 is infiniband.",
     allowed="ether (also eth, ethernet) or infiniband (also ib), in any case",

@@ -20,7 +20,7 @@ from agent.selectors.ranges import (
     range_faults,
     unite,
 )
-from agent.selectors.selector import ACCELERATOR, AUX, NET, Selector
+from agent.selectors.selector import ALL_KINDS, NETDEV_KINDS, Selector
 
 _FORM = "NAME, NAME#N or NAME#N-M; several ranges with commas, NAME#0,2-7"
 
@@ -102,7 +102,7 @@ def _actual_name(device: Device, snapshot: Snapshot) -> str:
 
 ROOT_DEVICES = Selector(
     key="rootDevices",
-    kinds=frozenset({NET, ACCELERATOR, AUX}),
+    kinds=ALL_KINDS,
     meaning="The functions of a PF, named by the PF's PCI address; never the PF itself.",
     allowed=f"{_FORM}, where NAME is a PCI address",
     example=["0000:3b:00.0#0,2-7"],
@@ -118,7 +118,7 @@ ROOT_DEVICES = Selector(
 
 PF_NAMES = Selector(
     key="pfNames",
-    kinds=frozenset({NET, AUX}),
+    kinds=NETDEV_KINDS,
     meaning="The functions of a PF, named by a netdev of the PF; never the PF itself.",
     allowed=f"{_FORM}, where NAME may hold the wildcards * ? [...]",
     example=["ens1f0#0-7", "mlx-*"],

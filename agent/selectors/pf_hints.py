@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 
-from agent.model.device import Device, Kind
+from agent.kinds import Kind
+from agent.model.device import Device
 from agent.model.pci_class import passed_over
 from agent.selectors.present_values import MOST_HINTS, Hint, PresentValues, some
 from agent.selectors.ranges import FunctionRange, FunctionRanges, spans_text
@@ -127,7 +128,7 @@ def _tail_hint(
     """A range that reaches past the last VF; an sfnum may be anything, so gaps are normal there."""
     last = indexes[-1]
     highest = max(high for _, high in entry.spans or ())
-    if kind is Kind.AUX_NET_DEVICE or highest <= last:
+    if not kind.on_pci or highest <= last:
         return None
     return (
         f"{key}: {entry} reaches past the last VF: {label} has {len(indexes)} (up to index {last})"
@@ -135,7 +136,7 @@ def _tail_hint(
 
 
 def _no_functions(key: str, label: str, pf: Device, kind: Kind) -> str:
-    if kind is Kind.AUX_NET_DEVICE:
+    if not kind.on_pci:
         return f"{key}: {label} ({pf.id}) has no auxiliary network devices on this host"
     hint = (
         f"{key}: {label} has no VFs: {key} selects a PF's functions, never the PF itself; "

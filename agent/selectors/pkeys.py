@@ -12,7 +12,7 @@ from agent.model.device import Device
 from agent.model.snapshot import Snapshot
 from agent.selectors.link_types import INFINIBAND, link_types_of
 from agent.selectors.present_values import Hint, PresentValues, present
-from agent.selectors.selector import NET, Selector
+from agent.selectors.selector import NETDEV_KINDS, PCI_KINDS, Selector
 
 _FULL_MEMBER = 0x8000
 """Bit 15 of a P_Key: full member of the partition (InfiniBand specification, P_Key format)."""
@@ -74,7 +74,7 @@ def _hints(wanted: frozenset[int], present_values: PresentValues) -> tuple[Hint,
 
 PKEYS = Selector(
     key="pKeys",
-    kinds=frozenset({NET}),
+    kinds=PCI_KINDS & NETDEV_KINDS,
     meaning="The InfiniBand partition key at index 0 of port 1, compared as a number; an Ethernet "
     "(RoCE) port never matches.",
     allowed="16-bit hexadecimal numbers, with or without 0x",

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 
 from agent.attrs_classes import frozen
-from agent.model.device import Device, Kind, Role
+from agent.kinds import NET_DEVICE, Kind
+from agent.model.device import Device, Role
 from agent.model.snapshot import Snapshot, lack_netdevs
 
 MOST_HINTS = 20
@@ -110,7 +111,7 @@ class PresentValues:
 
         Some adapters have PFs of one class, and VFs of another.
         """
-        kind = Kind.ACCELERATOR if self.kind is Kind.ACCELERATOR else Kind.NET_DEVICE
+        kind = self.kind if self.kind.on_pci else NET_DEVICE
         role, parents = Role.PF, self.indexes
         pfs = (d for d in self.everything if d.role is role)
         return tuple(d for d in pfs if d.kind is kind or d.id in parents)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from agent.model.device import Device
 from agent.model.snapshot import Snapshot
 from agent.selectors.present_values import Hint, PresentValues
-from agent.selectors.selector import AUX, NET, Selector, Shape
+from agent.selectors.selector import NETDEV_KINDS, Selector, Shape
 
 _MODULES = {"15b3": "mlx5_ib", "8086": "irdma", "14e4": "bnxt_re", "1077": "qedr"}
 """PCI vendor -> the kernel module that makes its RDMA devices."""
@@ -40,7 +40,7 @@ def _hints(_wanted: bool, present_values: PresentValues) -> tuple[Hint, ...]:  #
 
 IS_RDMA = Selector(
     key="isRdma",
-    kinds=frozenset({NET, AUX}),
+    kinds=NETDEV_KINDS,
     meaning="true = only devices with RDMA, and pods get their RDMA device nodes.",
     allowed="true or false; false = no filter; not together with vdpaType",
     example=True,

@@ -7,14 +7,14 @@ from enum import StrEnum
 from typing import Any
 
 from agent.attrs_classes import frozen
-from agent.model.device import Device, Kind
+from agent.kinds import KINDS, Kind
+from agent.model.device import Device
 from agent.model.snapshot import Snapshot
 from agent.selectors.present_values import Hint, PresentValues
 
-NET = Kind.NET_DEVICE
-ACCELERATOR = Kind.ACCELERATOR
-AUX = Kind.AUX_NET_DEVICE
-
+ALL_KINDS = frozenset(KINDS.values())
+PCI_KINDS = frozenset(kind for kind in ALL_KINDS if kind.on_pci)
+NETDEV_KINDS = frozenset(kind for kind in ALL_KINDS if kind.has_netdev)
 
 MATCHES_NOTHING = "(no value that can match)"
 """How a selector is shown all of whose configured values can match nothing."""

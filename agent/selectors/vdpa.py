@@ -5,7 +5,7 @@ from __future__ import annotations
 from agent.model.device import Device
 from agent.model.snapshot import Snapshot
 from agent.selectors.present_values import Hint, PresentValues, present
-from agent.selectors.selector import NET, Selector, Shape
+from agent.selectors.selector import NETDEV_KINDS, PCI_KINDS, Selector, Shape
 
 _DRIVERS = {"vhost": "vhost_vdpa", "virtio": "virtio_vdpa"}
 
@@ -39,7 +39,7 @@ def _hints(wanted: str, present_values: PresentValues) -> tuple[Hint, ...]:
 
 VDPA_TYPE = Selector(
     key="vdpaType",
-    kinds=frozenset({NET}),
+    kinds=PCI_KINDS & NETDEV_KINDS,
     meaning="The function has a vDPA device of this type; for vhost pods get its device node.",
     allowed="vhost or virtio; not together with isRdma",
     example="vhost",

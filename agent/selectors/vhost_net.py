@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agent.model.device import Device
 from agent.model.snapshot import Snapshot
-from agent.selectors.selector import AUX, NET, Selector, Shape
+from agent.selectors.selector import NETDEV_KINDS, Selector, Shape
 
 
 def matches_any(_device: Device, _wanted: bool, _snapshot: Snapshot) -> bool:  # noqa: FBT001
@@ -14,7 +14,7 @@ def matches_any(_device: Device, _wanted: bool, _snapshot: Snapshot) -> bool:  #
 
 NEED_VHOST_NET = Selector(
     key="needVhostNet",
-    kinds=frozenset({NET, AUX}),
+    kinds=NETDEV_KINDS,
     meaning="true = pods get /dev/vhost-net and /dev/net/tun; filters nothing.",
     allowed="true or false",
     example=True,

@@ -426,7 +426,10 @@ CAUSES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     ),
     "kind-mismatch": (
         {"vendors": ["8086"], "deviceType": "accelerator"},
-        ("no accelerator (PCI class 0x12) on this host", 'is "deviceType": "accelerator" what you'),
+        (
+            "no accelerator function (PCI class 0x12) on this host",
+            'is "deviceType": "accelerator" what you',
+        ),
     ),
 }
 """Cause of an empty pool -> its selectors, and what an operator must read: cause and fix."""

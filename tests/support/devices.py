@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from agent.model.device import Device, Kind, Netdev, Role
+from agent.kinds import AUX_NET_DEVICE, NET_DEVICE
+from agent.model.device import Device, Netdev, Role
 from agent.model.snapshot import Snapshot
 
 
@@ -13,7 +14,7 @@ def pf(address: str, name: str | None = None, **facts: Any) -> Device:  # noqa: 
     netdevs = (Netdev(name, link_type="ether"),) if name else ()
     plain: dict[str, Any] = {
         "id": address,
-        "kind": Kind.NET_DEVICE,
+        "kind": NET_DEVICE,
         "role": Role.PF,
         "pci_address": address,
         "vendor": "8086",
@@ -32,7 +33,7 @@ def vf(address: str, of: Device | None, index: int | None = 0, **facts: Any) -> 
     """A VF of a PF (None: its PF is not on this host)."""
     plain: dict[str, Any] = {
         "id": address,
-        "kind": of.kind if of else Kind.NET_DEVICE,
+        "kind": of.kind if of else NET_DEVICE,
         "role": Role.VF,
         "pci_address": address,
         "vendor": "8086",
@@ -50,7 +51,7 @@ def sf(of: Device, sfnum: int, number: int = 0, **facts: Any) -> Device:  # noqa
     """A sub-function of a PF."""
     plain: dict[str, Any] = {
         "id": f"mlx5_core.sf.{number}",
-        "kind": Kind.AUX_NET_DEVICE,
+        "kind": AUX_NET_DEVICE,
         "role": Role.SF,
         "pci_address": of.id,
         "vendor": of.vendor,

@@ -21,8 +21,9 @@ from agent.config.schema import AllocationPolicy
 from agent.errors import DeviceNotUsableError, UnknownDeviceError
 from agent.export.given import GivenRecord
 from agent.export.specs import CdiMode, CdiSpecs
+from agent.kinds import ACCELERATOR
 from agent.model.answers import Allocation, DeviceNode
-from agent.model.device import Device, Kind, Netdev, RdmaDevice
+from agent.model.device import Device, Netdev, RdmaDevice
 from agent.model.events import DevicesAllocated, DevicesResting, DevicesReturned, HostChanged
 from agent.model.nodes import HostNodes
 from agent.pools.allocated import AllocatedDevices, PodOwner
@@ -212,7 +213,7 @@ async def test_a_read_that_hangs_is_not_waited_for_long(roots: Roots, log_lines:
         go.wait(20)
         return devices
 
-    fec = pf("0000:b0:00.0", kind=Kind.ACCELERATOR, driver="vfio-pci", iommu_group=3)
+    fec = pf("0000:b0:00.0", kind=ACCELERATOR, driver="vfio-pci", iommu_group=3)
     pools = assigned(host(fec), pool("vf", deviceType="accelerator"))
     began = asyncio.get_running_loop().time()
     answer = await allocator(roots, pools, refresh=hangs).allocate(VF, (fec.id,))

@@ -21,7 +21,6 @@ from agent.errors import DeviceNotUsableError
 from agent.export.cdi import cdi_document
 from agent.export.device_info import device_info_document, device_info_name
 from agent.health.pool_health import assess_pool
-from agent.kinds import KINDS
 from agent.model.link import Links
 from agent.pools.allocation import allocation, members_for
 from agent.pools.assign import assign
@@ -77,7 +76,7 @@ def allocated(pool: Pool, pools: Pools) -> dict[str, Any]:
 
 def device_infos(pool: Pool) -> list[tuple[str, dict[str, object]]]:
     """The device-info files of a pool's devices, by name."""
-    if not KINDS[pool.config.kind].device_info:
+    if not pool.config.kind.device_info:
         return []
     return [
         (device_info_name(pool.config, m.device.id), device_info_document(m)) for m in pool.members

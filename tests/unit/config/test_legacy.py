@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.config.load import Loaded, load_config
-from agent.model.device import Kind
+from agent.kinds import ACCELERATOR, AUX_NET_DEVICE, KINDS, Kind
 
 WORDS = ["netdevice", "netDevice", "vfio", "VFIO", "vfio-pci", "uio", "igb_uio", "rdma", "RDMA"]
 MARK = "in today's form:\n"
@@ -60,9 +60,9 @@ def test_each_device_type_of_the_old_layout_becomes_selectors(
 @pytest.mark.parametrize(
     ("word", "kind"),
     [
-        ("accelerator", Kind.ACCELERATOR),
-        ("Accelerator", Kind.ACCELERATOR),
-        ("auxNetDevice", Kind.AUX_NET_DEVICE),
+        ("accelerator", ACCELERATOR),
+        ("Accelerator", ACCELERATOR),
+        ("auxNetDevice", AUX_NET_DEVICE),
     ],
 )
 def test_a_device_type_of_today_stays(word: str, kind: Kind) -> None:
@@ -139,7 +139,7 @@ def old_pools(draw: st.DrawFn) -> dict[str, Any]:
     }
     optional = {
         "sriovMode": VALUES,
-        "deviceType": st.one_of(st.sampled_from([*WORDS, *Kind, "dpdk", "nonsense"]), VALUES),
+        "deviceType": st.one_of(st.sampled_from([*WORDS, *KINDS, "dpdk", "nonsense"]), VALUES),
         "resourcePrefix": st.sampled_from(["x.org", "Bad_Prefix", "", None]),
         "excludeTopology": VALUES,
         "isRdma": VALUES,

@@ -14,7 +14,7 @@ from agent.config.schema import (
     SelectorObject,
     Severity,
 )
-from agent.model.device import Kind
+from agent.kinds import ACCELERATOR, NET_DEVICE
 
 VENDOR = SelectorObject((Criterion("vendors", frozenset({"8086"})),))
 
@@ -64,7 +64,7 @@ def test_every_key_of_a_pool_is_read() -> None:
     assert pool == PoolConfig(
         prefix="example.com",
         name="r",
-        kind=Kind.ACCELERATOR,
+        kind=ACCELERATOR,
         selectors=(VENDOR, SelectorObject((Criterion("drivers", frozenset({"vfio-pci"})),))),
         exclude_topology=True,
         additional_info={"*": {"a": "1"}, "0000:86:00.1": {"b": "2"}},
@@ -123,7 +123,7 @@ def test_null_is_absent_but_for_a_value_of_additional_info_where_it_is_empty_as_
 
 def test_empty_strings_mean_the_default_as_in_go() -> None:
     pool = pool_of(one(resourcePrefix="", deviceType="", allocationPolicy=""))
-    assert (pool.prefix, pool.kind) == ("intel.com", Kind.NET_DEVICE)
+    assert (pool.prefix, pool.kind) == ("intel.com", NET_DEVICE)
     assert pool.allocation_policy is AllocationPolicy.DEFAULT
 
 
@@ -486,7 +486,7 @@ def test_the_printed_form_of_a_v2_layout_loads_without_a_word() -> None:
         ("intel.com/e", ["pciAddresses"]),
         ("intel.com/f", ["pciAddresses"]),
     ]
-    assert modern.config.pools[-2].kind is Kind.ACCELERATOR
+    assert modern.config.pools[-2].kind is ACCELERATOR
     assert modern.config.pools[-2].exclude_topology
     assert loaded.errors[-1].message.endswith("(its additionalInfo is not shown below: keep it)")
 

@@ -10,7 +10,8 @@ import attrs
 import pytest
 
 from agent.discovery.scan import scan
-from agent.model.device import Device, Kind, Netdev, Role
+from agent.kinds import ACCELERATOR, NET_DEVICE
+from agent.model.device import Device, Netdev, Role
 from agent.model.snapshot import Snapshot
 from agent.roots import Roots
 from agent.sample.hardware import ACC100, E810, X710, Hardware, VfHardware
@@ -35,7 +36,7 @@ def test_a_pf_is_read_with_everything_that_the_host_tells(host: HostBuilder) -> 
     assert scan(host.roots).devices == (
         Device(
             id=PF,
-            kind=Kind.NET_DEVICE,
+            kind=NET_DEVICE,
             role=Role.PF,
             pci_address=PF,
             vendor="8086",
@@ -68,7 +69,7 @@ def test_a_vf_is_read_with_everything_that_the_host_tells(host: HostBuilder) -> 
     host.pf(PF, "ens1", vfs=2, numa=1)
     assert device(host, "0000:3b:01.1") == Device(
         id="0000:3b:01.1",
-        kind=Kind.NET_DEVICE,
+        kind=NET_DEVICE,
         role=Role.VF,
         pci_address="0000:3b:01.1",
         vendor="8086",
@@ -185,9 +186,9 @@ def test_an_accelerator_is_found_with_its_vfs(host: HostBuilder) -> None:
     host.accelerator("0000:b1:00.0", ACC100, vfs=2)
     found = scan(host.roots).devices
     assert [(d.kind, d.role, d.device, d.index) for d in found] == [
-        (Kind.ACCELERATOR, Role.PF, "0d5c", None),
-        (Kind.ACCELERATOR, Role.VF, "0d5d", 0),
-        (Kind.ACCELERATOR, Role.VF, "0d5d", 1),
+        (ACCELERATOR, Role.PF, "0d5c", None),
+        (ACCELERATOR, Role.VF, "0d5d", 0),
+        (ACCELERATOR, Role.VF, "0d5d", 1),
     ]
 
 

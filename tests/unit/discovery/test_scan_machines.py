@@ -15,6 +15,7 @@ import attrs
 import pytest
 
 from agent.discovery.scan import scan
+from agent.kinds import Kind
 from agent.model.snapshot import Snapshot
 from agent.roots import Roots
 from tests.support.trees import load_tree
@@ -42,7 +43,7 @@ def _facts(record: attrs.AttrsInstance) -> Iterator[str]:
 
 
 def _value(name: str, value: object) -> str:
-    if attrs.has(type(value)):
+    if attrs.has(type(value)) and not isinstance(value, Kind):
         record = cast("attrs.AttrsInstance", value)
         return f"{{{_line(record)}}}"
     if isinstance(value, frozenset):

@@ -9,7 +9,8 @@ import pytest
 
 from agent.discovery.scan import Scanner, scan
 from agent.host.devlink import ENABLE_RDMA
-from agent.model.device import Device, InfinibandPort, Kind, RdmaDevice, Role, VdpaDevice
+from agent.kinds import AUX_NET_DEVICE, NET_DEVICE
+from agent.model.device import Device, InfinibandPort, RdmaDevice, Role, VdpaDevice
 from agent.sample.hardware import ACC100, CONNECTX6, CONNECTX6_INFINIBAND, Hardware
 from agent.sample.host_builder import HostBuilder
 
@@ -82,7 +83,7 @@ def test_rdma_devices_that_no_class_links_are_found_in_the_functions_own_folder(
 
 def test_infiniband_functions_are_network_functions(host: HostBuilder) -> None:
     host.pf("0000:af:00.0", "ib0", CONNECTX6_INFINIBAND, vfs=1)
-    assert device(host, "0000:af:01.0").kind is Kind.NET_DEVICE
+    assert device(host, "0000:af:01.0").kind is NET_DEVICE
 
 
 def test_an_rdma_function_of_another_class_is_a_network_function(host: HostBuilder) -> None:
@@ -91,7 +92,7 @@ def test_an_rdma_function_of_another_class_is_a_network_function(host: HostBuild
     assert scan(host.roots).skipped_classes == (("0x0b40", 1),)
     host.rdma("0000:c1:00.0", "rdma0")
     found = scan(host.roots)
-    assert found.by_id["0000:c1:00.0"].kind is Kind.NET_DEVICE
+    assert found.by_id["0000:c1:00.0"].kind is NET_DEVICE
     assert found.skipped_classes == ()
 
 
@@ -102,7 +103,7 @@ def test_a_sub_function_is_read_with_everything_that_the_host_tells(host: HostBu
     assert found.netdev is not None
     assert found == Device(
         id="mlx5_core.sf.2",
-        kind=Kind.AUX_NET_DEVICE,
+        kind=AUX_NET_DEVICE,
         role=Role.SF,
         pci_address=PF,
         vendor="15b3",

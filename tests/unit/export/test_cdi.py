@@ -20,7 +20,8 @@ from agent.export.cdi import (
     write_cdi_spec,
 )
 from agent.export.cdi_leftovers import remove_stale_specs
-from agent.model.device import Device, Kind, RdmaDevice, VdpaDevice
+from agent.kinds import KINDS
+from agent.model.device import Device, RdmaDevice, VdpaDevice
 from agent.model.nodes import HostNodes
 from agent.pools.pool import Member, Pool, Pools
 from tests.support.cdi import conflicts, faults, resolve
@@ -368,7 +369,7 @@ def test_two_resources_never_have_one_spec_file() -> None:
         PoolConfig(prefix=prefix, name=name, kind=kind)
         for prefix in parts
         for name in rests
-        for kind in Kind
+        for kind in KINDS.values()
     ]
     names = [cdi_file_name(config) for config in configs]
     assert len({*names}) == len(configs)

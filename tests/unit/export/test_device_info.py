@@ -7,7 +7,8 @@ from typing import Any
 import attrs
 
 from agent.export.device_info import device_info_document, write_device_info
-from agent.model.device import Device, Kind, RdmaDevice, VdpaDevice
+from agent.kinds import ACCELERATOR
+from agent.model.device import Device, RdmaDevice, VdpaDevice
 from agent.pools.pool import Pool
 from tests.support.devices import host, pf, sf, vf
 from tests.support.pools import one_pool
@@ -126,7 +127,7 @@ async def test_a_sub_function_has_a_file_too_named_by_its_own_name(tmp_path: Pat
 
 
 async def test_accelerators_have_no_file(tmp_path: Path) -> None:
-    fec = pf("0000:b0:00.0", kind=Kind.ACCELERATOR, pci_class=0x120000)
+    fec = pf("0000:b0:00.0", kind=ACCELERATOR, pci_class=0x120000)
     chosen = one_pool(host(fec), deviceType="accelerator")
     assert chosen.members
     await write_device_info(tmp_path / "dp", chosen.config, chosen.members)

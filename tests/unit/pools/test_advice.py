@@ -240,7 +240,7 @@ def test_a_missing_rdma_module(node: Node) -> None:
 
 def test_the_device_type_is_not_on_this_host(node: Node) -> None:
     assert node.why(pool("fec", {"vendors": ["8086"]}, deviceType="accelerator")) == (
-        "no accelerator (PCI class 0x12) on this host; there are netDevice (6): "
+        "no accelerator function (PCI class 0x12) on this host; there are netDevice (6): "
         'is "deviceType": "accelerator" what you want?'
     )
 
@@ -254,7 +254,9 @@ def test_hardware_of_another_device_type(node: Node) -> None:
 
 def test_sub_functions_that_were_not_made(node: Node) -> None:
     why = node.why(pool("sf", {"auxTypes": ["sf"]}, deviceType="auxNetDevice"))
-    assert why.startswith("no sub-function on this host: make them with `devlink port add")
+    assert why.startswith(
+        "no auxiliary network device on this host: make sub-functions with `devlink port add"
+    )
 
 
 def test_a_host_without_any_function(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.config.schema import PoolConfig
-from agent.model.device import Device, Kind, Netdev, RdmaDevice, Role
+from agent.kinds import ACCELERATOR, AUX_NET_DEVICE, KINDS, NET_DEVICE, Kind
+from agent.model.device import Device, Netdev, RdmaDevice, Role
 from agent.model.snapshot import Snapshot
 from agent.pools.allocated import AllocatedDevices, PodOwner
 from agent.pools.assign import assign
@@ -29,14 +30,14 @@ def functions(draw: st.DrawFn, number: int) -> list[Device]:
     """One PF with its VFs and SFs."""
     name = draw(st.sampled_from([None, f"pf{number}"]))
     vfs, sfs = draw(st.integers(0, 3)), draw(st.integers(0, 2))
-    kind = draw(st.sampled_from([Kind.NET_DEVICE, Kind.NET_DEVICE, Kind.ACCELERATOR]))
+    kind = draw(st.sampled_from([NET_DEVICE, NET_DEVICE, ACCELERATOR]))
     parent = pf(f"0000:{number:02x}:00.0", name, num_vfs=vfs, kind=kind, rdma=draw(RDMA))
     found = [parent]
     for i in range(vfs):
         netdevs = draw(st.sampled_from([(), (Netdev(f"pf{number}v{i}", link_type="ether"),)]))
         facts = {"driver": draw(DRIVERS), "rdma": draw(RDMA), "netdevs": netdevs}
         found.append(vf(f"0000:{number:02x}:02.{i}", parent, i, **facts))
-    if kind is Kind.NET_DEVICE:
+    if kind is NET_DEVICE:
         for n in range(sfs):
             netdevs = draw(st.sampled_from([(), (Netdev(f"pf{number}s{n}"),)]))
             facts = {"driver": draw(SF_DRIVERS), "rdma": draw(RDMA), "netdevs": netdevs}
@@ -61,19 +62,19 @@ def selector_objects(draw: st.DrawFn, kind: Kind) -> Json:
         "drivers": st.lists(st.sampled_from(["iavf", "vfio-pci", "i40e"]), min_size=1),
         "rootDevices": st.lists(st.sampled_from(roots), min_size=1, max_size=2),
     }
-    if kind is not Kind.ACCELERATOR:
+    if kind is not ACCELERATOR:
         choices["pfNames"] = st.lists(st.sampled_from(ranges), min_size=1, max_size=2)
         choices["isRdma"] = st.booleans()
     keys = draw(st.lists(st.sampled_from(sorted(choices)), max_size=2, unique=True))
     chosen = {key: draw(choices[key]) for key in keys}
-    return {**chosen, "auxTypes": ["sf"]} if kind is Kind.AUX_NET_DEVICE else chosen
+    return {**chosen, "auxTypes": ["sf"]} if kind is AUX_NET_DEVICE else chosen
 
 
 @st.composite
 def pool_files(draw: st.DrawFn) -> list[Json]:
     pools = []
     for name in RESOURCES[: draw(st.integers(1, 3))]:
-        kind = draw(st.sampled_from(list(Kind)))
+        kind = draw(st.sampled_from(list(KINDS.values())))
         objects = draw(st.lists(selector_objects(kind), min_size=1, max_size=2))
         pools.append(pool(name, *objects, deviceType=str(kind), allowInUse=draw(st.booleans())))
     return pools

@@ -3,7 +3,8 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from agent.model.device import Kind, Netdev, RdmaDevice, Role
+from agent.kinds import ACCELERATOR, AUX_NET_DEVICE, NET_DEVICE
+from agent.model.device import Netdev, RdmaDevice, Role
 from agent.pools.allocated import AllocatedDevices, PodOwner, unknown_device
 from agent.pools.allocation_tracker import CONFIRM_WITHIN_S, AllocationTracker, Unconfirmed
 from agent.pools.assign import assign
@@ -52,7 +53,7 @@ def test_of_a_device_that_was_never_seen_only_the_id_is_known() -> None:
     pools = assigned(host(PF0, *VFS), pool("vf"), held=held("vf", "0000:af:02.0"))
     gone = pools.pools[0].by_id["0000:af:02.0"]
     assert not gone.present
-    assert gone.device == unknown_device("0000:af:02.0", Kind.NET_DEVICE)
+    assert gone.device == unknown_device("0000:af:02.0", NET_DEVICE)
     assert members(pools)["vf"][-1] == "0000:af:02.0"
 
 
@@ -62,7 +63,7 @@ def test_an_id_that_is_no_pci_address_is_survived_and_stands_last() -> None:
 
 
 def test_a_held_device_that_is_of_another_kind_now_counts_as_gone() -> None:
-    crypto = attrs.evolve(VFS[1], kind=Kind.ACCELERATOR, pci_class=0x120000)
+    crypto = attrs.evolve(VFS[1], kind=ACCELERATOR, pci_class=0x120000)
     pools = assigned(
         host(PF0, VFS[0], crypto),
         pool("vf"),
@@ -166,7 +167,7 @@ def test_the_not_taken_step_of_the_funnel_counts_a_pools_own_held_devices() -> N
 
 
 def test_a_sub_function_that_vanished_is_remembered_as_one() -> None:
-    sub = unknown_device("mlx5_core.sf.4", Kind.AUX_NET_DEVICE)
+    sub = unknown_device("mlx5_core.sf.4", AUX_NET_DEVICE)
     assert (sub.role, sub.pci_address) == (Role.SF, "")
     uplink = pf("0000:d8:00.0", "mlx0")
     pools = assigned(
@@ -222,7 +223,7 @@ def test_facts_are_remembered_of_held_devices_only_and_forgotten_when_they_are_f
 
 def test_the_newest_facts_of_a_held_device_are_the_ones_remembered() -> None:
     tracker = AllocationTracker(told={VFS[1].id: POD}).remembering([VFS[1]]).remembering([HIDDEN])
-    assert tracker.held.fact_of(HIDDEN.id, Kind.NET_DEVICE) == HIDDEN
+    assert tracker.held.fact_of(HIDDEN.id, NET_DEVICE) == HIDDEN
 
 
 def test_a_selector_object_that_is_seen_to_match_comes_before_one_that_may() -> None:

@@ -5,13 +5,13 @@ import json
 import pytest
 
 from agent.config.load import load_config
-from agent.model.device import Kind, Netdev, Role
+from agent.kinds import ACCELERATOR, NET_DEVICE
+from agent.model.device import Netdev, Role
 from agent.pools.advice import advise
 from agent.pools.assign import assign
 from agent.pools.pool import Overlap
 from agent.pools.reasons import pool_verdict
 from agent.selectors import SELECTORS, Shape
-from agent.selectors.selector import NET
 from tests.support.devices import host, pf, sf, vf
 from tests.support.pools import assigned, config, members, one_pool, pool
 
@@ -87,7 +87,7 @@ def test_a_pf_with_vfs_is_never_a_device_even_if_its_address_is_named() -> None:
 
 
 def test_an_accelerator_pf_with_vfs_is_never_a_device_either() -> None:
-    fec = pf("0000:b0:00.0", kind=Kind.ACCELERATOR, pci_class=0x120000, num_vfs=1)
+    fec = pf("0000:b0:00.0", kind=ACCELERATOR, pci_class=0x120000, num_vfs=1)
     vfs = (vf("0000:b0:00.1", fec, 0, pci_class=0x120000),)
     assert members(assigned(host(fec, *vfs), pool("fec", deviceType="accelerator"))) == {
         "fec": ["0000:b0:00.1"]
@@ -102,7 +102,7 @@ def test_a_pf_without_vfs_is_a_device() -> None:
 def test_each_kind_of_pool_takes_its_own_kind_only() -> None:
     mlx = pf("0000:d8:00.0", "mlx0", vendor="15b3")
     sub = sf(mlx, 88, netdevs=(Netdev("mlx0s88"),))
-    fec = pf("0000:b0:00.0", kind=Kind.ACCELERATOR, pci_class=0x120000)
+    fec = pf("0000:b0:00.0", kind=ACCELERATOR, pci_class=0x120000)
     pools = assigned(
         host(mlx, fec, sub),
         pool("net"),
@@ -210,7 +210,7 @@ def test_without_a_netdev_on_the_pf_the_pci_class_tells_infiniband() -> None:
 
 
 @pytest.mark.parametrize(
-    "key", [k for k, s in SELECTORS.items() if s.shape is Shape.LIST and NET in s.kinds]
+    "key", [k for k, s in SELECTORS.items() if s.shape is Shape.LIST and NET_DEVICE in s.kinds]
 )
 def test_an_object_none_of_whose_values_can_match_takes_no_device(key: str) -> None:
     full = vf("0000:3b:02.5", PF0, 5, acpi_index="1", ddp_profile="x", pkey=1, pci_class=0x020700)

@@ -161,7 +161,7 @@ def test_a_pool_without_accelerators_names_the_classes_that_were_passed_over(
 ) -> None:
     pools = assigned(host, accelerators(devices=["4941"]))
     why = advise(pools.pools[0], pools).why_empty
-    assert why == (f"no accelerator (PCI class 0x12) on this host; {OTHERS}",)
+    assert why == (f"no accelerator function (PCI class 0x12) on this host; {OTHERS}",)
 
 
 def test_so_does_a_pool_whose_hardware_is_not_among_the_accelerators(host: HostBuilder) -> None:

@@ -3,7 +3,8 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from agent.model.device import Kind, Netdev
+from agent.kinds import ACCELERATOR
+from agent.model.device import Netdev
 from agent.model.snapshot import Snapshot
 from agent.pools.pool import Pools
 from agent.pools.reasons import Reason, Refusal, pool_verdict, reason, reasons
@@ -45,7 +46,7 @@ def test_a_pf_with_vfs_is_told_as_never_a_device() -> None:
 
 
 def test_without_a_pool_of_its_kind_nothing_could_have_it() -> None:
-    fec = pf("0000:b0:00.0", kind=Kind.ACCELERATOR, pci_class=0x120000)
+    fec = pf("0000:b0:00.0", kind=ACCELERATOR, pci_class=0x120000)
     pools = assigned(host(fec), pool("vf"))
     assert why(pools, fec.id) == (Refusal.NO_POOL_OF_KIND, "no pool of deviceType accelerator")
 

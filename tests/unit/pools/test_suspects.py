@@ -5,7 +5,8 @@ from typing import Any
 import attrs
 import pytest
 
-from agent.model.device import Device, Kind, Netdev, RdmaDevice, VdpaDevice
+from agent.kinds import ACCELERATOR
+from agent.model.device import Device, Netdev, RdmaDevice, VdpaDevice
 from agent.pools.allocated import AllocatedDevices, PodOwner
 from agent.pools.pool import Pools
 from agent.pools.suspects import lacks_its_netdev, suspicion
@@ -37,7 +38,7 @@ def test_a_function_whose_driver_made_no_netdev_looks_broken(device: Device) -> 
         {"driver": "pci-stub"},
         {"vdpa": (VdpaDevice("vdpa0", "vhost"),)},
         {"pci_class": 0x020700},
-        {"kind": Kind.ACCELERATOR},
+        {"kind": ACCELERATOR},
     ],
     ids=str,
 )

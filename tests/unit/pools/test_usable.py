@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from agent.model.device import Device, Kind, Netdev, RdmaDevice, VdpaDevice
+from agent.kinds import ACCELERATOR
+from agent.model.device import Device, Netdev, RdmaDevice, VdpaDevice
 from agent.pools.pool import FunnelStep, Pools
 from agent.pools.reasons import Refusal, reason
 from tests.support.devices import host, pf, sf, vf
@@ -31,7 +32,7 @@ def why(pools: Pools, device: Device) -> tuple[Refusal | None, str]:
         (UNBOUND, pool("x", {"pfNames": ["pf0#1"]})),
         (pf("0000:5e:00.0", driver=None), pool("x", {"pciAddresses": ["0000:5e:00.0"]})),
         (
-            pf("0000:b0:00.0", driver=None, kind=Kind.ACCELERATOR),
+            pf("0000:b0:00.0", driver=None, kind=ACCELERATOR),
             pool("x", deviceType="accelerator"),
         ),
         (sf(MLX, 1, driver=None), pool("x", {"auxTypes": ["sf"]}, deviceType="auxNetDevice")),

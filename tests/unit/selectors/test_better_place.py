@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from agent.model.device import Kind
+from agent.kinds import ACCELERATOR, NET_DEVICE
 from agent.selectors.better_place import better_place
 
-NET, ACCELERATOR = Kind.NET_DEVICE, Kind.ACCELERATOR
+NET = NET_DEVICE
 
 
 @pytest.mark.parametrize(
@@ -79,9 +79,9 @@ def test_of_a_value_that_is_like_nothing_known_no_guess_is_made(key: str, value:
 
 def test_an_accelerator_has_no_netdev_to_be_named_by() -> None:
     place = better_place("rootDevices", "ens1f0", ACCELERATOR)
-    assert place == "it looks like the name of a netdev, which an accelerator does not have"
+    assert place == "it looks like the name of a netdev, and deviceType accelerator has none"
 
 
 @pytest.mark.parametrize("value", ["0000:3b:00.0#3-2", "3b:00.0#x", "0000:3b:00.0#"])
 def test_a_bad_range_in_root_devices_is_not_told_to_be_written_as_it_is(value: str) -> None:
-    assert better_place("rootDevices", value, Kind.NET_DEVICE) == ""
+    assert better_place("rootDevices", value, NET_DEVICE) == ""

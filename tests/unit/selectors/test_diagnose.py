@@ -5,7 +5,8 @@ from typing import Any
 import attrs
 import pytest
 
-from agent.model.device import Kind, Netdev, RdmaDevice, VdpaDevice
+from agent.kinds import ACCELERATOR, AUX_NET_DEVICE, NET_DEVICE, Kind
+from agent.model.device import Netdev, RdmaDevice, VdpaDevice
 from agent.model.snapshot import Snapshot
 from agent.selectors import SELECTORS, Criterion, SelectorObject, Shape, diagnose
 from tests.support.devices import host, pf, sf, vf
@@ -18,7 +19,7 @@ HOST = host(PF0, IDLE, VF0, VF1)
 
 
 def told(
-    key: str, *values: object, on: Snapshot = HOST, kind: Kind = Kind.NET_DEVICE
+    key: str, *values: object, on: Snapshot = HOST, kind: Kind = NET_DEVICE
 ) -> tuple[str, ...]:
     selector = SELECTORS[key]
     wanted: object = values[0]
@@ -220,25 +221,25 @@ def test_a_netdev_that_is_no_pf_is_recognised() -> None:
 
 
 def test_a_kind_is_not_looked_for_among_others() -> None:
-    accelerator = pf("0000:f7:00.0", None, kind=Kind.ACCELERATOR)
+    accelerator = pf("0000:f7:00.0", None, kind=ACCELERATOR)
     assert told("pciAddresses", "f7:00.0", on=host(accelerator)) == (
         "pciAddresses: 0000:f7:00.0 is of deviceType accelerator, this pool of netDevice",
     )
 
 
 def test_a_pf_without_sub_functions_is_told() -> None:
-    assert told("pfNames", "pf1", kind=Kind.AUX_NET_DEVICE) == (
+    assert told("pfNames", "pf1", kind=AUX_NET_DEVICE) == (
         "pfNames: pf1 (0000:3b:00.1) has no auxiliary network devices on this host",
     )
 
 
 def test_gaps_between_sfnums_are_normal() -> None:
     snapshot = host(IDLE, sf(IDLE, 4, 1), sf(IDLE, 88, 2))
-    assert told("pfNames", "pf1#0-99", on=snapshot, kind=Kind.AUX_NET_DEVICE) == ()
-    assert told("pfNames", "pf1#5-9", on=snapshot, kind=Kind.AUX_NET_DEVICE) == (
+    assert told("pfNames", "pf1#0-99", on=snapshot, kind=AUX_NET_DEVICE) == ()
+    assert told("pfNames", "pf1#5-9", on=snapshot, kind=AUX_NET_DEVICE) == (
         "pfNames: pf1#5-9 names functions that do not exist: pf1 has 2 (index 4 to 88)",
     )
-    assert told("auxTypes", "eth", on=snapshot, kind=Kind.AUX_NET_DEVICE) == (
+    assert told("auxTypes", "eth", on=snapshot, kind=AUX_NET_DEVICE) == (
         "auxTypes: no auxiliary network device of type eth on this host; present: sf (2)",
     )
 
@@ -285,7 +286,7 @@ def test_hints_of_all_criteria_come_in_their_order() -> None:
     chosen = SelectorObject(
         (Criterion("vendors", frozenset({"15b3"})), Criterion("drivers", frozenset({"x"})))
     )
-    assert [h.split(":")[0] for h in diagnose(chosen, Kind.NET_DEVICE, HOST)] == [
+    assert [h.split(":")[0] for h in diagnose(chosen, NET_DEVICE, HOST)] == [
         "vendors",
         "drivers",
     ]

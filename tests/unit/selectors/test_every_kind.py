@@ -10,7 +10,7 @@ import pytest
 
 from agent.config.load import load_config
 from agent.discovery.scan import scan
-from agent.model.device import Kind
+from agent.kinds import ACCELERATOR, AUX_NET_DEVICE, KINDS, NET_DEVICE, Kind
 from agent.model.snapshot import Snapshot
 from agent.pools.assign import assign
 from agent.pools.pool import Pools
@@ -20,14 +20,14 @@ from agent.sample.host_builder import HostBuilder
 from agent.selectors import SELECTORS
 
 NIC, FEC = "0000:5e:00.0", "0000:18:00.0"
-NET, ACCELERATOR, AUX = Kind.NET_DEVICE, Kind.ACCELERATOR, Kind.AUX_NET_DEVICE
+NET, AUX = NET_DEVICE, AUX_NET_DEVICE
 TARGET = {NET: "0000:5e:01.1", ACCELERATOR: "0000:18:01.1", AUX: "mlx5_core.sf.3"}
 """The device of each kind on which the cases look."""
 INFINIBAND_VF = "0000:af:01.0"
 """The one on which pKeys looks: an Ethernet port is in no partition."""
 
 CASES: dict[str, dict[Kind, tuple[Any, Any]]] = {
-    "vendors": {k: (["0x15B3", "8086"], ["1234"]) for k in Kind},
+    "vendors": {k: (["0x15B3", "8086"], ["1234"]) for k in KINDS.values()},
     "devices": {
         NET: (["101e"], ["101d"]),
         ACCELERATOR: (["0D5D"], ["0d5c"]),

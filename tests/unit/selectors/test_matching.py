@@ -5,7 +5,8 @@ from typing import Any
 import attrs
 import pytest
 
-from agent.model.device import Device, Kind, Netdev, RdmaDevice, Role, VdpaDevice
+from agent.kinds import ACCELERATOR
+from agent.model.device import Device, Netdev, RdmaDevice, Role, VdpaDevice
 from agent.selectors import (
     SELECTORS,
     Criterion,
@@ -40,11 +41,11 @@ SF_PF = pf("0000:08:00.0", "p0", vendor="15b3", device="a2d6", driver="mlx5_core
 SF4 = sf(SF_PF, 4)
 OTHER_AUX = attrs.evolve(SF4, id="mlx5_core.eth.1", role=Role.AUX, aux_type="eth", index=None)
 DPDK_VF = vf("0000:3b:02.2", PF0, 2, driver="vfio-pci")
-ACCELERATOR = pf("0000:f7:00.0", None, kind=Kind.ACCELERATOR, pci_class=0x120000, driver="vfio-pci")
-ACCELERATOR_VF = vf("0000:f7:00.1", ACCELERATOR, 0, driver="vfio-pci")
+FEC = pf("0000:f7:00.0", None, kind=ACCELERATOR, pci_class=0x120000, driver="vfio-pci")
+FEC_VF = vf("0000:f7:00.1", FEC, 0, driver="vfio-pci")
 HOST = host(
     *(PF0, VF1, DPDK_VF, BARE, IB0, IB_VF, IB_VM, IB_PF),
-    *(SF_PF, SF4, OTHER_AUX, ACCELERATOR, ACCELERATOR_VF),
+    *(SF_PF, SF4, OTHER_AUX, FEC, FEC_VF),
 )
 
 
@@ -66,7 +67,7 @@ def matches(device: Device, key: str, *values: object) -> bool:
         ("vendors", VF1, ["0x8086"]),
         ("vendors", SF4, ["15B3"]),
         ("devices", VF1, ["1572", "154C"]),
-        ("classes", ACCELERATOR, ["0b40", "0x1200"]),
+        ("classes", FEC, ["0b40", "0x1200"]),
         ("drivers", VF1, ["vfio-pci", "iavf"]),
         ("drivers", SF4, ["mlx5_core"]),
         ("drivers", SF4, ["mlx5_core.sf"]),
@@ -76,7 +77,7 @@ def matches(device: Device, key: str, *values: object) -> bool:
         ("rootDevices", VF1, ["3b:00.0"]),
         ("rootDevices", VF1, ["0000:3b:00.0#0-1"]),
         ("rootDevices", SF4, ["0000:08:00.0#4"]),
-        ("rootDevices", ACCELERATOR_VF, ["f7:00.0#0"]),
+        ("rootDevices", FEC_VF, ["f7:00.0#0"]),
         ("pfNames", VF1, ["pf0"]),
         ("pfNames", VF1, ["PF0#0-1"]),
         ("pfNames", VF1, ["Pf[01]"]),
@@ -201,12 +202,12 @@ def test_judging_goes_on_after_the_first_refusal() -> None:
         ("rootDevices", PF0, "is a PF itself"),
         ("rootDevices", BARE, "its PF is not on this host"),
         ("pfNames", PF0, "is the PF pf0 itself"),
-        ("pfNames", ACCELERATOR, "is a PF itself"),
+        ("pfNames", FEC, "is a PF itself"),
         ("pfNames", BARE, "its PF is not on this host"),
         ("pfNames", OTHER_AUX, "function of p0"),
         (
             "pfNames",
-            ACCELERATOR_VF,
+            FEC_VF,
             "its PF 0000:f7:00.0 has no netdev here (driver vfio-pci): use rootDevices",
         ),
         ("linkTypes", VF1, "link type ether"),

@@ -3,7 +3,7 @@ from __future__ import annotations
 import gc
 import weakref
 
-from agent.model.device import Kind
+from agent.kinds import NET_DEVICE
 from agent.model.snapshot import Snapshot
 from agent.selectors.present_values import present_values
 from tests.support.devices import pf, vf
@@ -13,12 +13,12 @@ PF = pf("0000:3b:00.0", "pf0", num_vfs=1)
 
 def test_a_census_is_made_once_for_a_snapshot() -> None:
     snapshot = Snapshot(devices=(PF, vf("0000:3b:02.0", PF, 0)))
-    assert present_values(Kind.NET_DEVICE, snapshot) is present_values(Kind.NET_DEVICE, snapshot)
+    assert present_values(NET_DEVICE, snapshot) is present_values(NET_DEVICE, snapshot)
 
 
 def test_a_snapshot_with_a_census_goes_without_a_collection() -> None:
     snapshot = Snapshot(devices=(PF, vf("0000:3b:02.0", PF, 0)))
-    assert present_values(Kind.NET_DEVICE, snapshot).pfs == (PF,)
+    assert present_values(NET_DEVICE, snapshot).pfs == (PF,)
     gone = weakref.ref(snapshot)
     gc.disable()
     try:

@@ -6,8 +6,7 @@ import pytest
 
 from agent.config.load import load_config
 from agent.config.reference import pool_rows, selector_rows
-from agent.kinds import KINDS, kind_of_class
-from agent.model.device import Kind
+from agent.kinds import ACCELERATOR, AUX_NET_DEVICE, KINDS, NET_DEVICE, Kind, kind_of_class
 from agent.selectors import SELECTORS
 
 
@@ -34,13 +33,13 @@ def test_the_order_goes_from_what_never_changes_to_what_changes_at_run_time() ->
 @pytest.mark.parametrize(
     ("kind", "absent"),
     [
-        (Kind.NET_DEVICE, {"auxTypes", "classes"}),
+        (NET_DEVICE, {"auxTypes", "classes"}),
         (
-            Kind.ACCELERATOR,
+            ACCELERATOR,
             {"pfNames", "linkTypes", "ddpProfiles", "pKeys", "auxTypes", "isRdma", "vdpaType"}
             | {"needVhostNet"},
         ),
-        (Kind.AUX_NET_DEVICE, {"acpiIndexes", "classes", "ddpProfiles", "pKeys", "vdpaType"}),
+        (AUX_NET_DEVICE, {"acpiIndexes", "classes", "ddpProfiles", "pKeys", "vdpaType"}),
     ],
 )
 def test_each_kind_has_its_selectors(kind: Kind, absent: set[str]) -> None:
@@ -49,13 +48,13 @@ def test_each_kind_has_its_selectors(kind: Kind, absent: set[str]) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "key"),
-    [(kind, key) for kind in KINDS for key, s in SELECTORS.items() if kind in s.kinds],
+    [(kind, key) for kind in KINDS.values() for key, s in SELECTORS.items() if kind in s.kinds],
 )
 def test_the_documented_example_of_a_selector_loads_without_a_word(kind: Kind, key: str) -> None:
     selectors = {"vendors": ["8086"], key: SELECTORS[key].example}
-    if kind is Kind.AUX_NET_DEVICE:
+    if kind is AUX_NET_DEVICE:
         selectors["auxTypes"] = ["sf"]
-    pool = {"resourceName": "r", "deviceType": kind, "selectors": selectors}
+    pool = {"resourceName": "r", "deviceType": kind.name, "selectors": selectors}
     loaded = load_config(
         json.dumps({"resourceList": [pool]}).encode(), source="f", default_prefix="intel.com"
     )
@@ -83,13 +82,13 @@ def test_the_reference_has_a_row_for_every_selector() -> None:
 @pytest.mark.parametrize(
     ("pci_class", "has_rdma", "kind"),
     [
-        (0x020000, False, Kind.NET_DEVICE),
-        (0x020700, False, Kind.NET_DEVICE),
-        (0x028000, True, Kind.NET_DEVICE),
-        (0x120000, False, Kind.ACCELERATOR),
-        (0x120000, True, Kind.ACCELERATOR),
+        (0x020000, False, NET_DEVICE),
+        (0x020700, False, NET_DEVICE),
+        (0x028000, True, NET_DEVICE),
+        (0x120000, False, ACCELERATOR),
+        (0x120000, True, ACCELERATOR),
         (0x0B4000, False, None),
-        (0x0B4000, True, Kind.NET_DEVICE),
+        (0x0B4000, True, NET_DEVICE),
         (0x010802, False, None),
         (0x000200, False, None),
     ],
@@ -101,8 +100,8 @@ def test_a_kind_follows_from_the_class_and_from_rdma(
 
 
 def test_cdi_classes_are_those_of_the_go_plugin() -> None:
-    assert {kind: facts.cdi_class for kind, facts in KINDS.items()} == {
-        Kind.NET_DEVICE: "net-pci",
-        Kind.ACCELERATOR: "net-accel",
-        Kind.AUX_NET_DEVICE: "net-sf",
+    assert {kind: kind.cdi_class for kind in KINDS.values()} == {
+        NET_DEVICE: "net-pci",
+        ACCELERATOR: "net-accel",
+        AUX_NET_DEVICE: "net-sf",
     }
