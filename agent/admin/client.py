@@ -1,4 +1,4 @@
-"""The other end of the admin socket, for commands."""
+"""The client of the admin socket, for commands."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from grpclib.exceptions import GRPCError, StreamTerminatedError
 from h2.exceptions import H2Error
 
 from agent.admin.server import SOCKET
-from agent.errors import KubeletUnavailableError, NoAgentError
+from agent.errors import NoAgentError
 from agent.event_history import Entry
 from agent.rpc.agent import v1
-from agent.transport.grpc import WireCodec, ask
+from agent.transport.grpc import WireCodec, unary_call
 
 ANSWER_LIMIT_S = 30.0
 _MAX_REPLY_BYTES = 64 * 2**20
@@ -39,15 +39,13 @@ async def ask_explanation(folder: Path, subject: str) -> v1.Explanation:
 
 
 async def _ask(folder: Path, call: Callable[[Channel], Awaitable[ResultT]]) -> ResultT:
-    try:
-        return await ask(
-            trusted_socket(folder),
-            call,
-            deadline_s=ANSWER_LIMIT_S,
-            max_reply_bytes=_MAX_REPLY_BYTES,
-        )
-    except KubeletUnavailableError as error:
-        raise NoAgentError(str(error)) from None
+    return await unary_call(
+        trusted_socket(folder),
+        call,
+        failure=NoAgentError,
+        deadline_s=ANSWER_LIMIT_S,
+        max_reply_bytes=_MAX_REPLY_BYTES,
+    )
 
 
 async def watch(folder: Path, *, from_now: bool) -> AsyncIterator[Entry]:
@@ -64,9 +62,9 @@ async def watch(folder: Path, *, from_now: bool) -> AsyncIterator[Entry]:
 
 
 def trusted_socket(folder: Path) -> Path:
-    """The socket, if root or this user made it. Raises NoAgentError.
+    """The socket, if root or this user created it. Raises NoAgentError.
 
-    What it tells goes to people's eyes: it must not come from whoever got there first.
+    Its answers are shown to operators, so another user's socket must not be used.
     """
     path = folder / SOCKET
     try:
@@ -74,5 +72,5 @@ def trusted_socket(folder: Path) -> Path:
     except OSError as error:
         raise NoAgentError(f"{path}: {error.strerror}: is the agent running here?") from None
     if owner not in {0, os.geteuid()}:
-        raise NoAgentError(f"{path}: made by user {owner}, who is not trusted")
+        raise NoAgentError(f"{path}: created by user {owner}, which is neither root nor this user")
     return path

@@ -1,4 +1,4 @@
-"""Serves the admin socket: only the agent's own user, and root, get in."""
+"""Serves the admin socket to processes of the agent's own user and of root."""
 
 from __future__ import annotations
 
@@ -10,14 +10,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grpclib.protocol import H2Protocol
-from grpclib.server import Server
-
 from agent import blocking, logs
 from agent.errno_advice import with_advice
 from agent.errors import AgentError
 from agent.tasks import Retry, keep_running
-from agent.transport.grpc import Peers, ServedConnection, WireCodec
+from agent.transport.grpc import WireCodec
+from agent.transport.grpc_server import AdmittingServer
 from agent.transport.unix_socket import BoundSocket, bind_socket, is_listening
 
 if TYPE_CHECKING:
@@ -31,35 +29,14 @@ _REMOVE_LIMIT_S = 0.5
 
 
 class _TakenError(AgentError):
-    """Another agent serves the socket: one that this one waits for, or that ends now."""
-
-
-class _Connection(ServedConnection):
-    """A connection whose peer is known to be the agent's own user or root."""
-
-    max_message_bytes = MAX_REQUEST_BYTES
-
-    def may_come(self, transport: asyncio.BaseTransport) -> bool:
-        is_trusted = _user_of(transport.get_extra_info("socket")) in {0, os.geteuid()}
-        return is_trusted and super().may_come(transport)
-
-
-class _AdminServer(Server):
-    """grpclib's server with a record of its connections, which it forgets when it closes."""
-
-    def __init__(self, service: IServable) -> None:
-        super().__init__([service], codec=WireCodec())
-        self.peers = Peers()
-
-    def _protocol_factory(self) -> H2Protocol:
-        return _Connection(super()._protocol_factory(), self.peers)
+    """Another agent serves the socket; it may be about to exit."""
 
 
 async def serve_admin(folder: Path, service: IServable) -> None:
     """Serve ``agent.sock`` in ``folder`` until cancelled.
 
-    A folder that cannot be written, or is full, is told once and tried again; a socket on which
-    another agent listens is had once that one is gone.
+    If the folder cannot be written or is full, log that once and try again. If another agent is
+    listening, take the socket over when it exits.
     """
     path = folder / SOCKET
 
@@ -74,26 +51,24 @@ async def serve_admin(folder: Path, service: IServable) -> None:
 
 async def _serve(path: Path, service: IServable) -> None:
     bound = await blocking.call("run", path, lambda: _bind(path), undo=_take_back)
-    server = _AdminServer(service)
+    server = AdmittingServer(
+        [service], WireCodec(), max_message_bytes=MAX_REQUEST_BYTES, is_trusted=_is_trusted
+    )
     try:
         await server.start(sock=bound.listener)
         logs.forget("admin.unavailable", str(path))
         logs.emit("admin.listening", socket=str(path))
         await asyncio.get_running_loop().create_future()
     finally:
-        # A fault here must not take the place of the cancellation that led here.
+        # An error here must not replace the cancellation that led here.
         with suppress(OSError):
             await blocking.call("run", path, bound.unlink, limit_s=_REMOVE_LIMIT_S)
-        await bound.take_no_more()
-        server.close()
-        server.peers.close()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_CLOSE_LIMIT_S):
-                await server.wait_closed()
+        await server.hang_up(bound)
+        await server.closed_within(_CLOSE_LIMIT_S)
 
 
 def _bind(path: Path) -> BoundSocket:
-    """Raises OSError or AgentError where it cannot be, _TakenError where it may be later."""
+    """Raises OSError, or _TakenError while another agent listens."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if path.exists() and is_listening(path):
         raise _TakenError("another agent serves it")
@@ -102,12 +77,13 @@ def _bind(path: Path) -> BoundSocket:
 
 
 def _take_back(bound: BoundSocket) -> None:
-    """Close a socket that came too late; for a thread."""
+    """Close a socket that was bound after the limit; runs in a thread."""
     bound.listener.close()
     bound.unlink()
 
 
-def _user_of(peer: socket.socket) -> int:
+def _is_trusted(transport: asyncio.BaseTransport) -> bool:
+    """Whether the peer is a process of root or of the agent's own user."""
+    peer: socket.socket = transport.get_extra_info("socket")
     credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
-    user: int = _UCRED.unpack(credentials)[1]
-    return user
+    return _UCRED.unpack(credentials)[1] in {0, os.geteuid()}

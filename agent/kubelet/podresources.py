@@ -26,7 +26,7 @@ from agent.model.events import DevicesAllocated
 from agent.roots import Roots
 from agent.rpc import v1
 from agent.tasks import retry_delay_s
-from agent.transport.grpc import ask
+from agent.transport.grpc import unary_call
 
 MAX_REPLY_BYTES = 16 * 2**20
 """What kubelet's own clients accept."""
@@ -91,7 +91,13 @@ async def list_pod_resources(
 
     try:
         async with asyncio.timeout(limit_s):
-            reply = await ask(socket, call, deadline_s=limit_s, max_reply_bytes=MAX_REPLY_BYTES)
+            reply = await unary_call(
+                socket,
+                call,
+                failure=KubeletUnavailableError,
+                deadline_s=limit_s,
+                max_reply_bytes=MAX_REPLY_BYTES,
+            )
             pods = await blocking.compute(
                 "holders", lambda: read_pod_list(reply, resources, sources.vouches)
             )

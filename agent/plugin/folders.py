@@ -59,8 +59,16 @@ async def look_at(path: Path) -> Identity | None:
 
 
 async def bind(path: Path) -> BoundSocket:
-    """A listening socket at ``path``, as :func:`sockets.bind_socket` makes it."""
-    return await _call(path, lambda: sockets.bind_socket(path), undo=_take_back)
+    """A listening socket at ``path``; raises KubeletUnavailableError if it cannot be made."""
+
+    def work() -> BoundSocket:
+        try:
+            return sockets.bind_socket(path)
+        except OSError as error:
+            text = f"{error.filename or path}: {error.strerror or error}"
+            raise KubeletUnavailableError(text) from error
+
+    return await _call(path, work, undo=_take_back)
 
 
 async def is_in_place(bound: BoundSocket) -> bool:

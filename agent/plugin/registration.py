@@ -8,10 +8,11 @@ from typing import Literal
 from grpclib.client import Channel
 
 from agent import logs
+from agent.errors import KubeletUnavailableError
 from agent.plugin.service import API_VERSION
 from agent.roots import Roots
 from agent.rpc import v1beta1
-from agent.transport.grpc import ask
+from agent.transport.grpc import unary_call
 
 RegistrationMethod = Literal["watcher", "legacy"]
 RegistrationMode = Literal["auto", "watcher", "legacy"]
@@ -79,4 +80,9 @@ async def register(
     async def call(channel: Channel) -> None:
         await v1beta1.RegistrationStub(channel).register(request)
 
-    await ask(roots.kubelet_socket, call, deadline_s=REGISTER_DEADLINE_S)
+    await unary_call(
+        roots.kubelet_socket,
+        call,
+        failure=KubeletUnavailableError,
+        deadline_s=REGISTER_DEADLINE_S,
+    )

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from agent.attrs_classes import frozen
-from agent.errors import KubeletUnavailableError, SocketPathTooLongError
+from agent.errors import SocketPathTooLongError
 
 MAX_PATH_BYTES = 107
 """sun_path has 108 bytes, the last one zero (unix(7))."""
@@ -124,17 +124,14 @@ class BoundSocket:
 
 
 def bind_socket(path: Path) -> BoundSocket:
-    """A socket that listens before its name appears; nobody but the owner may connect.
+    """A socket that listens before its name appears; only its owner may connect.
 
     Kubelet ignores names that start with a dot, so it never dials a socket that is bound but does
-    not listen yet. Raises KubeletUnavailableError if the folder is missing, or if a starting
-    kubelet swept the file away in this moment.
+    not listen yet. Raises OSError, for example if the folder is missing, or if a starting kubelet
+    removed the file at this moment.
     """
     hidden = path.with_name("." + path.name)
-    try:
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-    except OSError as error:
-        raise KubeletUnavailableError(f"{path}: {error.strerror}") from error
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
         # The mode before the name: bind(2) takes it over, and no link is there to be followed.
         os.fchmod(listener.fileno(), 0o600)
@@ -146,10 +143,10 @@ def bind_socket(path: Path) -> BoundSocket:
         listener.close()
         with suppress(OSError):
             hidden.unlink(missing_ok=True)
-        raise KubeletUnavailableError(f"{path.parent}: {error.strerror or error}") from error
+        raise OSError(error.errno, error.strerror or str(error), str(path.parent)) from error
     if identity is None:
         listener.close()
-        raise KubeletUnavailableError(f"{path}: removed while it was made")
+        raise FileNotFoundError(errno.ENOENT, "removed while it was created", str(path))
     return BoundSocket(listener, path, identity)
 
 

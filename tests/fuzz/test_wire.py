@@ -33,7 +33,8 @@ from agent.admin.service import AdminService
 from agent.event_history import EventHistory
 from agent.roots import Roots
 from agent.rpc import v1beta1
-from agent.transport.grpc import MAX_MESSAGE_BYTES, MAX_PEERS
+from agent.transport.grpc import MAX_MESSAGE_BYTES
+from agent.transport.grpc_server import MAX_PEERS
 from tests.fuzz.peers import ATTACKS, PREFACE, SETTINGS, Attack, bytes_of, client, dial, make
 from tests.fuzz.profile import fuzz
 from tests.support.devices import host

@@ -279,5 +279,5 @@ async def test_without_an_agent_the_path_is_named(folder: Path) -> None:
 async def test_a_socket_that_somebody_else_made_is_not_trusted(folder: Path) -> None:
     async with serving(folder):
         os.chown(folder / SOCKET, 12345, -1)
-        with pytest.raises(NoAgentError, match="made by user 12345"):
+        with pytest.raises(NoAgentError, match="created by user 12345"):
             await ask_status(folder, devices=False)
