@@ -332,7 +332,7 @@ class ResourcePlugin:
         logs.emit(
             "plugin.registered",
             resource=self.resource,
-            way=now.way,
+            method=now.way,
             generation=now.number,
             socket=name,
         )

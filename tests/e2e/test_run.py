@@ -35,7 +35,7 @@ def test_the_agent_registers_lists_and_allocates_either_way(
     ):
         healthy(kubelet, "example.com/net", 4)
         answer = kubelet.allocate("example.com/net", "0000:3b:01.2", "0000:3b:01.0")
-        assert agent.wait_for("plugin.registered")["way"] == way
+        assert agent.wait_for("plugin.registered")["method"] == way
         assert agent.stop() == 0
     assert answer.envs["PCIDEVICE_EXAMPLE_COM_NET"] == "0000:3b:01.0,0000:3b:01.2"
     info = json.loads(answer.envs["PCIDEVICE_EXAMPLE_COM_NET_INFO"])
