@@ -177,3 +177,14 @@ async def test_a_file_without_changes_is_mentioned_only_to_a_person_who_asked(
     assert not log_lines.fields("config.unchanged")
     await config_watcher.reload(asked=True)
     assert log_lines.fields("config.unchanged") == [{"path": str(file)}]
+
+
+async def test_a_refused_edit_says_how_many_more_errors_there_are(tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(GOOD)
+    async with followed(file) as follower:
+        file.write_text('{"resourceList": [{"resourceName": 1}, {"resourceName": 2}]}')
+        async with asyncio.timeout(WITHIN_S):
+            await follower.rejected.wait()
+        reason = follower.config_watcher.standing.rejected
+    assert reason.endswith(" (and 3 more)")  # each pool lacks a name that is text, and selectors

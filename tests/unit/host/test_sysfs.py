@@ -62,3 +62,11 @@ def test_what_observes_reads_is_asked_inside_the_block_only(tmp_path: Path) -> N
     with sysfs.folder(tmp_path):
         pass
     assert not asked
+
+
+def test_a_table_of_several_megabytes_is_read_to_its_end(tmp_path: Path) -> None:
+    line = b"eth0\t0000000A\n"
+    (tmp_path / "route").write_bytes(line * 200_000 + b"end")
+    with sysfs.folder(tmp_path) as folder:
+        assert folder is not None
+        assert sysfs.read_all(folder, "route").endswith(b"\nend")

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import re
 import socket
 from collections import Counter
 from collections.abc import AsyncGenerator
@@ -386,3 +387,12 @@ async def test_of_two_clients_that_come_at_once_each_takes_the_place_of_another_
         assert (await site.get("/")).status == 503
         for client in idle:
             client.writer.close()
+
+
+async def test_a_server_on_ipv6_logs_its_address(echo: Echo) -> None:
+    with hearing() as heard:
+        running = asyncio.create_task(HttpServer(Address("::1", 0), echo.serve).run())
+        said = await heard.until("http.listening")
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert re.fullmatch(r"\[::1\]:\d+", str(said["address"]))

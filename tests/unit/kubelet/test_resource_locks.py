@@ -6,12 +6,14 @@ import shutil
 import signal
 import socket
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
+from agent import blocking
 from agent.bus import Bus
 from agent.kubelet.events import PluginFoldersChanged
 from agent.kubelet.resource_locks import ResourceLocks
@@ -305,3 +307,27 @@ def test_a_folder_that_cannot_be_written_is_one_warning(
     with ResourceLocks(roots, Bus()) as locks:
         assert locks.want({A, B}) == {A, B}
         assert messages(caplog) == ["lock.unavailable"]
+
+
+async def test_after_a_hang_of_kubelets_folders_the_resources_are_locked(
+    roots: Roots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers, bus, list_folder = threading.Event(), Bus(), os.listdir
+
+    def hang(folder: Path) -> list[str]:
+        answers.wait()
+        return list_folder(folder)
+
+    with ResourceLocks(roots, bus) as locks:
+        monkeypatch.setattr(os, "listdir", hang)
+        assert locks.want({A}) == {A}
+        assert not lock_file(roots, A).exists()
+        answered = asyncio.Event()
+        leave = blocking.on_change(lambda: None if blocking.hanging() else answered.set())
+        answers.set()
+        async with asyncio.timeout(20):
+            while blocking.hanging():
+                await answered.wait()
+        leave()
+        bus.publish(PluginFoldersChanged())
+        assert lock_file(roots, A).exists()

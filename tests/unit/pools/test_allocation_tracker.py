@@ -54,6 +54,7 @@ def test_of_a_device_that_was_never_seen_only_the_id_is_known() -> None:
     gone = pools.pools[0].by_id["0000:af:02.0"]
     assert not gone.present
     assert gone.device == unknown_device("0000:af:02.0", NET_DEVICE)
+    assert (gone.device.role, gone.device.pci_address) == (Role.VF, "0000:af:02.0")
     assert members(pools)["vf"][-1] == "0000:af:02.0"
 
 
