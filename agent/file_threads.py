@@ -1,4 +1,7 @@
-"""Files read by aiofiles in threads that may hang without harm: see :mod:`agent.blocking`."""
+"""An executor for aiofiles: its calls run in the threads of :mod:`agent.blocking`, with a limit.
+
+Every call of aiofiles gets one; asyncio's shared threads are never used for files (ADR 15).
+"""
 
 from __future__ import annotations
 
@@ -23,10 +26,9 @@ T = TypeVar("T")
 
 
 class FileThreads(Executor):
-    """What aiofiles makes its calls in: the threads of ``purpose``.
+    """Runs calls in the threads of ``purpose``, each within ``blocking.LIMIT_S``.
 
-    Each call has ``blocking.LIMIT_S``. Errors are those of
-    :func:`agent.blocking.call`. A file that opens too late for its caller is closed again.
+    Errors are those of :func:`agent.blocking.call`. A file that opens after the limit is closed.
     """
 
     def __init__(self, purpose: str, path: Path | str) -> None:
@@ -34,7 +36,7 @@ class FileThreads(Executor):
         self._path = path
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """The result of one call, in time or as an error; to be called on the loop."""
+        """Start one call; the future gets its result, or its error. To be called on the loop."""
         future: Future[T] = Future()
         work = partial(fn, *args, **kwargs)
         task = asyncio.get_running_loop().create_task(self._carry_out(work, future))
@@ -45,7 +47,7 @@ class FileThreads(Executor):
     async def open(
         self, path: Path, opener: Callable[[str, int], int]
     ) -> AsyncIterator[AsyncBufferedReader]:
-        """A file open for reading inside; aiofiles' own exit would close it in another thread."""
+        """Open a file for reading; aiofiles' own exit would close it in a thread of asyncio."""
         file = await aiofiles.open(path, "rb", opener=opener, executor=self)
         try:
             yield file
@@ -66,6 +68,6 @@ class FileThreads(Executor):
 
 
 def _close(result: object) -> None:
-    """Close a file that nobody waits for any more."""
+    """Close a file that was opened after the limit."""
     if isinstance(result, IOBase):
         result.close()

@@ -12,6 +12,7 @@ from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 
+import aiofiles.os
 import attrs
 
 from agent import blocking, logs
@@ -28,6 +29,7 @@ from agent.config.source import (
     read_source,
 )
 from agent.errors import ConfigError
+from agent.file_threads import FileThreads
 from agent.inotify import DirectoryWatch, EntryChanged, LookAgain, log_unwatched
 from agent.tasks import Retry, keep_running, run_all
 
@@ -226,7 +228,7 @@ class ConfigWatcher:
 
     async def _follow_while_possible(self, changed: asyncio.Event) -> None:
         folders = (self._path, self._path.parent)
-        files = await blocking.call(SOURCE, self._path, self._files)
+        files = await self._single_files()
         watch = DirectoryWatch(folders, files=files, purpose="watch of the configuration")
         await watch.open()
         with closing(watch):
@@ -236,12 +238,11 @@ class ConfigWatcher:
                 if self._concerns(change):
                     changed.set()
 
-    def _files(self) -> tuple[Path, ...]:
-        """Files that may be mounted alone, so that their folder tells nothing."""
-        try:
-            return () if self._path.is_dir() else (self._path,)
-        except OSError:  # it is there, but may not be looked at
-            return (self._path,)
+    async def _single_files(self) -> tuple[Path, ...]:
+        """Files to watch besides their folder: one that is mounted alone sends no event there."""
+        threads = FileThreads(SOURCE, self._path)
+        is_folder = await aiofiles.os.path.isdir(self._path, executor=threads)
+        return () if is_folder else (self._path,)
 
     def _concerns(self, change: EntryChanged | LookAgain) -> bool:
         if isinstance(change, LookAgain):
