@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 from agent import __version__, blocking, logs
 from agent.allocator import Allocator, Checks
 from agent.bus import Bus
-from agent.config.schema import Config
 from agent.config.watcher import ConfigWatcher
 from agent.discovery.confirm import changed_facts
 from agent.discovery.refresh import refresh, refresh_nodes
@@ -28,8 +27,6 @@ from agent.export.given import GivenRecord, Records
 from agent.export.leftovers import remove_leftover_drafts
 from agent.export.specs import CdiSpecs
 from agent.holders import HolderSources
-from agent.host import devlink
-from agent.host.altnames import ALTNAMES
 from agent.kubelet.podresources import PodResourcesPoller
 from agent.kubelet.resource_locks import ResourceLocks
 from agent.kubelet.watch import KubeletWatch
@@ -37,7 +34,7 @@ from agent.model.snapshot import Snapshot
 from agent.node_agent import Agent, HolderQuestions, NoNetlink
 from agent.options import RunOptions
 from agent.plugin.fleet import Fleet
-from agent.pools.needs import class_needs
+from agent.pools.needs import needs_of
 from agent.reconcile import PoolState, Reconciler
 from agent.stop_signals import STOP_SIGNALS, end_at_next_signal, end_process, received_early
 from agent.watch.netlink_watcher import NetlinkWatcher
@@ -163,7 +160,7 @@ class Startup:
 
     def _scan(self, generation: int, touched: frozenset[str] | None) -> Snapshot:
         began_s = time.perf_counter()
-        wanted = needs(self._config.config)
+        wanted = needs_of(self._config.config)
         snapshot = self._scanner.scan(generation, needs=wanted, touched=touched)
         self._scan_s = time.perf_counter() - began_s
         if self.endpoints.counters is not None:
@@ -249,14 +246,3 @@ class Startup:
             links=NetlinkWatcher(roots, bus, snapshot) if options.netlink else NoNetlink(),
             process_state=self._process_state,
         )
-
-
-def needs(config: Config) -> frozenset[str]:
-    """Which facts that cost questions to the kernel the configuration asks for."""
-    keys = {c.key for p in config.pools for s in p.selectors for c in s.criteria}
-    wanted = {devlink.DDP} if "ddpProfiles" in keys else set()
-    if any(s.is_rdma for p in config.pools for s in p.selectors):
-        wanted.add(devlink.ENABLE_RDMA)
-    if "pfNames" in keys:
-        wanted.add(ALTNAMES)
-    return class_needs(config).union(wanted)

@@ -12,6 +12,7 @@ from agent.bus import Bus
 from agent.model.events import HostChanged
 from agent.pools.allocation import node_names
 from agent.pools.pool import Pools
+from agent.selectors import SELECTORS
 
 EVERY_S = 60.0
 
@@ -31,10 +32,8 @@ def silent_facts(pools: Pools) -> frozenset[str] | None:
     Every scan looks at the device nodes and at what devlink answers, even one of no device.
     """
     keys = {c.key for p in pools.config.pools for s in p.selectors for c in s.criteria}
+    checks = [check for key in keys if (check := SELECTORS[key].changes_silently)]
     has_nodes = any(any(True for _ in node_names(m)) for p in pools.pools for m in p.members)
-    if not has_nodes and not keys & {"pKeys", "ddpProfiles", "isRdma"}:
+    if not has_nodes and not checks:
         return None
-    devices = pools.snapshot.devices
-    with_pkey = {d.id for d in devices if "pKeys" in keys and d.pkey is not None}
-    with_profile = {d.id for d in devices if "ddpProfiles" in keys and d.total_vfs}
-    return frozenset(with_pkey | with_profile)
+    return frozenset(d.id for d in pools.snapshot.devices if any(check(d) for check in checks))

@@ -16,19 +16,18 @@ from agent.cli.arguments import DEFAULT_CONFIG_FILE
 from agent.cli.console import DIM, GOOD, STRONG, WARN, Screen, styled
 from agent.cli.inputs import config_or_none, roots_of, wants_netlink
 from agent.discovery.scan import scan
-from agent.host import devlink
-from agent.host.altnames import ALTNAMES
 from agent.host.pci_ids import PciIds
 from agent.model.device import Device
+from agent.model.needs import ALTNAMES, DDP, ENABLE_RDMA
 from agent.model.snapshot import Snapshot
 from agent.pools.advice import advise
 from agent.pools.assign import assign
-from agent.pools.needs import class_needs
+from agent.pools.needs import needs_of
 from agent.pools.pool import Pools
 from agent.pools.reasons import reason
 from agent.pools.view import document
 
-ALL_NEEDS = frozenset({devlink.DDP, devlink.ENABLE_RDMA, ALTNAMES})
+ALL_NEEDS = frozenset({DDP, ENABLE_RDMA, ALTNAMES})
 """Facts that cost questions to the kernel."""
 _HEADER = ("DEVICE", "ROLE", "VENDOR", "DRIVER", "NUMA", "PF", "NETDEV", "POOL OR REASON")
 
@@ -43,7 +42,7 @@ def command(arguments: Namespace) -> int:
     for line in loaded.lines() if loaded else ():
         print(line, file=sys.stderr)
     netlink = wants_netlink(arguments, roots)
-    snapshot = scan(roots, netlink=netlink, needs=ALL_NEEDS | class_needs(config))
+    snapshot = scan(roots, netlink=netlink, needs=ALL_NEEDS | needs_of(config))
     pools = assign(snapshot, config)
     _print(pools, names_of(snapshot, PciIds(roots)), arguments.output, sys.stdout)
     return loaded.exit_code if loaded else 0

@@ -22,7 +22,7 @@ from agent.kubelet.sources import Sources
 from agent.model.link import Links
 from agent.pools.allocated import AllocatedDevices, PodOwner
 from agent.pools.assign import assign
-from agent.pools.needs import class_needs
+from agent.pools.needs import needs_of
 from agent.roots import Roots
 from agent.status.state import AgentState
 
@@ -35,7 +35,7 @@ def moment_of(arguments: Namespace) -> AgentState:
     config, loaded = config_or_none(arguments, DEFAULT_CONFIG_FILE)
     for line in loaded.lines() if loaded else ():
         print(line, file=sys.stderr)
-    needs = ALL_NEEDS | class_needs(config)
+    needs = ALL_NEEDS | needs_of(config)
     snapshot = scan(roots, netlink=wants_netlink(arguments, roots), needs=needs)
     pools = assign(snapshot, config, _held(roots, config))
     refused = (

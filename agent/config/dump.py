@@ -80,6 +80,6 @@ def _selectors_as_json(selectors: SelectorObject) -> dict[str, Any]:
         c.key: SELECTORS[c.key].to_json(c.wanted) or _NOTHING[SELECTORS[c.key].shape]
         for c in selectors.criteria
     }
-    if selectors.need_vhost_net:
-        written["needVhostNet"] = True
-    return written
+    options = (s for s in SELECTORS.values() if not s.is_filter)
+    given = ((s, getattr(selectors, s.grants)) for s in options)
+    return {**written, **{s.key: s.to_json(value) for s, value in given if value}}

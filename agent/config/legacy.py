@@ -9,16 +9,21 @@ from agent.attrs_classes import frozen
 from agent.config.json_positions import Member, Object
 from agent.config.pool_keys import POOL_KEYS
 from agent.config.problems import Located, plain, quoted
-from agent.kinds import AUX_NET_DEVICE, KINDS, NET_DEVICE
+from agent.kinds import KINDS, NET_DEVICE
 from agent.selectors import SELECTORS, Selector, Shape
+from agent.selectors.addresses import PCI_ADDRESSES
+from agent.selectors.drivers import DRIVERS
+from agent.selectors.pf_functions import ROOT_DEVICES
+from agent.selectors.rdma import IS_RDMA
+from agent.selectors.table import required_selectors
 
 _OLD_TYPES: dict[str, dict[str, Any]] = {
     "netdevice": {},
-    "vfio": {"drivers": ["vfio-pci"]},
-    "vfio-pci": {"drivers": ["vfio-pci"]},
-    "uio": {"drivers": ["igb_uio"]},
-    "igb_uio": {"drivers": ["igb_uio"]},
-    "rdma": {"isRdma": True},
+    "vfio": {DRIVERS.key: ["vfio-pci"]},
+    "vfio-pci": {DRIVERS.key: ["vfio-pci"]},
+    "uio": {DRIVERS.key: ["igb_uio"]},
+    "igb_uio": {DRIVERS.key: ["igb_uio"]},
+    "rdma": {IS_RDMA.key: True},
 }
 """Device types of the v2 layout, and of forks of it, in lower case -> the selectors they meant."""
 _KINDS = {name.lower(): kind for name, kind in KINDS.items()}
@@ -101,18 +106,18 @@ def _as_selector(shape: Shape, value: object) -> str:
 def _translated(members: dict[str, Member], device_type: str) -> dict[str, Any] | None:
     """The pool in today's form, as far as it says which devices it means; else None."""
     name, prefix = _text(members.get("resourcename")), _text(members.get("resourceprefix"))
-    key = "rootDevices" if _is_true(members.get("sriovmode")) else "pciAddresses"
+    key = ROOT_DEVICES.key if _is_true(members.get("sriovmode")) else PCI_ADDRESSES.key
     addresses = _addresses(members.get("rootdevices"), SELECTORS[key])
     if not name or not addresses:
         return None
     kind = _KINDS.get(device_type, NET_DEVICE)
-    aux = {"auxTypes": ["sf"]} if kind is AUX_NET_DEVICE else {}
+    required = {k: SELECTORS[k].example for k in required_selectors(kind)}
     beside = {
         k: plain(members[k.lower()].node)
         for k, selector in SELECTORS.items()
-        if k.lower() in members and k != "rootDevices" and kind in selector.kinds
+        if k.lower() in members and k != ROOT_DEVICES.key and kind in selector.kinds
     }
-    selectors = {key: addresses, **aux, **beside, **_OLD_TYPES.get(device_type, {})}
+    selectors = {key: addresses, **required, **beside, **_OLD_TYPES.get(device_type, {})}
     named = {"resourcePrefix": prefix} if prefix else {}
     typed = {} if kind is NET_DEVICE else {"deviceType": kind.name}
     kept = {k: plain(members[k.lower()].node) for k in _STILL_READ if k.lower() in members}

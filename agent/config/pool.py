@@ -35,10 +35,12 @@ from agent.config.schema import (
     Severity,
 )
 from agent.config.selector_objects import everything, read_selector_object, tell_dead
-from agent.kinds import ACCELERATOR, KINDS, NET_DEVICE, Kind
+from agent.kinds import KINDS, NET_DEVICE, Kind
 from agent.model.address import parse_bdf
+from agent.selectors.rdma import IS_RDMA
+from agent.selectors.vdpa import VDPA_TYPE
 
-_KNOWN = KnownKeys(*POOL_KEYS, HARMLESS_KEY, "isRdma")
+_KNOWN = KnownKeys(*POOL_KEYS, HARMLESS_KEY, IS_RDMA.key)
 _KIND_NAMES = {name.lower(): kind for name, kind in KINDS.items()}
 _AUX_NAME = re.compile(r"[\w-]+\.[\w-]+\.[0-9]+", re.ASCII)
 _HEALTH = KnownKeys("link", "recoveryHoldSeconds")
@@ -215,11 +217,11 @@ class _Pool:
 
     def pool_is_rdma(self, kind: Kind | None, objects: tuple[Located, ...]) -> bool:
         """An isRdma beside the selectors: a common slip that cost pods their RDMA nodes."""
-        at = self.entries.get("isRdma")
+        at = self.entries.get(IS_RDMA.key)
         if at is None:
             return False
         wanted = read_bool(at, self.findings) is True
-        if kind is ACCELERATOR:
+        if kind is not None and kind not in IS_RDMA.kinds:
             self.findings.warning(at, f"isRdma does not belong to deviceType {kind}", on_key=True)
             return False
         effect = "without effect, move"
@@ -310,5 +312,5 @@ def _says_rdma(selectors: Located) -> bool:
     """Whether a selector object has words of its own that an isRdma beside it gives way to."""
     value = selectors.value
     return isinstance(value, Object) and any(
-        m.key.lower() in {"isrdma", "vdpatype"} for m in value.members
+        m.key.lower() in {IS_RDMA.key.lower(), VDPA_TYPE.key.lower()} for m in value.members
     )

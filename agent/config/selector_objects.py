@@ -7,6 +7,7 @@ never become no filter.
 
 from __future__ import annotations
 
+import json
 from itertools import chain
 from typing import Any
 
@@ -23,10 +24,13 @@ from agent.config.fields import (
 from agent.config.json_positions import Member
 from agent.config.limits import check_length
 from agent.config.pool_keys import POOL_KEYS
-from agent.config.problems import Located, Problems, found, quoted
+from agent.config.problems import Located, Problems, found
 from agent.config.schema import Criterion, SelectorObject
-from agent.kinds import AUX_NET_DEVICE, Kind
+from agent.kinds import Kind
 from agent.selectors import SELECTORS, Selector, Shape
+from agent.selectors.rdma import IS_RDMA
+from agent.selectors.table import required_selectors
+from agent.selectors.vdpa import VDPA_TYPE
 
 _KNOWN = KnownKeys(*SELECTORS)
 _BESIDE = KnownKeys(*POOL_KEYS)
@@ -80,15 +84,13 @@ def read_selector_object(
         if key in entries and _belongs(selector, kind, entries[key], findings)
         if (value := _read_wanted(selector, entries[key], kind, findings, dead)) is not None
     }
-    if pool_is_rdma and "isRdma" not in entries and "vdpaType" not in wanted:
-        wanted["isRdma"] = True
+    if pool_is_rdma and IS_RDMA.key not in entries and VDPA_TYPE.key not in wanted:
+        wanted[IS_RDMA.key] = True
     clean = not any(p.severity == "error" for p in findings.problems[errors_before:])
     _check_whole(at, kind, wanted, entries, findings, clean=clean)
     selectors = SelectorObject(
         criteria=tuple(Criterion(k, wanted[k]) for k in _FILTERS if k in wanted),
-        is_rdma=wanted.get("isRdma", False),
-        need_vhost_net=wanted.get("needVhostNet", False),
-        vdpa_type=wanted.get("vdpaType"),
+        **{s.grants: wanted[key] for key, s in SELECTORS.items() if s.grants and key in wanted},
     )
     return SelectorObjectReading(
         at, selectors, tuple(dead), tuple(chain.from_iterable(dead.values()))
@@ -189,33 +191,17 @@ def _check_whole(
     *,
     clean: bool,
 ) -> None:
-    if "isRdma" in wanted and "vdpaType" in wanted:
-        findings.error(
-            entries["vdpaType"], "isRdma and vdpaType exclude each other: choose one", on_key=True
-        )
-    if kind is AUX_NET_DEVICE:
-        _check_aux_types(at, wanted, entries, findings, clean=clean)
+    for key, value in wanted.items():
+        for other in sorted(SELECTORS[key].excludes & wanted.keys()):
+            message = f"{other} and {key} exclude each other: choose one"
+            findings.error(entries[key], message, on_key=True)
+        for caution in SELECTORS[key].cautions(value):
+            findings.warning(entries[key], caution)
+    for key in required_selectors(kind):
+        if key not in wanted and (clean or key not in entries):
+            example = f"{json.dumps(key)}: {json.dumps(SELECTORS[key].example)}"
+            findings.error(at, f"{kind} needs {key}, for example {example}")
     if clean and not any(key in wanted for key in _FILTERS):
         findings.warning(
             at, f"{found(at.value)} without a filter selects {everything(kind)}".removeprefix("an ")
-        )
-
-
-def _check_aux_types(
-    at: Located,
-    wanted: dict[str, Any],
-    entries: dict[str, Located],
-    findings: Problems,
-    *,
-    clean: bool,
-) -> None:
-    known = AUX_NET_DEVICE.aux_types
-    if "auxTypes" not in wanted:
-        if clean or "auxTypes" not in entries:
-            findings.error(at, 'auxNetDevice needs auxTypes, for example "auxTypes": ["sf"]')
-        return
-    for other in sorted(wanted["auxTypes"] - known):
-        findings.warning(
-            entries["auxTypes"],
-            f"auxiliary type {quoted(other)} is passed on untested; known: {', '.join(known)}",
         )

@@ -37,6 +37,6 @@ def _selected_fact(member: Member, pools: Pools) -> str:
             device, criterion.wanted, snapshot
         ):
             wanted = selector.to_text(criterion.wanted)
-            found = selector.actual(device, snapshot)
+            found = selector.describe(device, snapshot)
             return f"changed since the last scan: {criterion.key}: {found}, wanted {wanted}"
     return ""

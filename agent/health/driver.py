@@ -27,12 +27,11 @@ def check_driver(member: Member, snapshot: Snapshot, *, held: bool) -> Health:
         return HEALTHY
     if held:
         for criterion in member.selectors.criteria:
-            if criterion.key == "drivers" and not SELECTORS["drivers"].matches(
-                device, criterion.wanted, snapshot
-            ):
-                wanted = SELECTORS["drivers"].text_of(criterion.wanted)
-                found = device.driver or "none"
-                return Health(Cause.DRIVER, f"bound driver is {found}, the pool wants {wanted}")
+            selector = SELECTORS[criterion.key]
+            if selector.is_promised and not selector.matches(device, criterion.wanted, snapshot):
+                fact = selector.describe(device, snapshot)
+                wanted = selector.text_of(criterion.wanted)
+                return Health(Cause.DRIVER, f"{fact}, but the pool selects {selector.key} {wanted}")
     if device.lacks_driver:
         return Health(Cause.DRIVER, NO_DRIVER)
     if lack := lost_node(member, snapshot.nodes):

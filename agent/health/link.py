@@ -17,6 +17,7 @@ from agent.health.verdict import HEALTHY, Cause, Health
 from agent.model.device import Device, InfinibandPort, Netdev, Role
 from agent.model.link import DRIVERS_THAT_STOP_VFS, Links, VfLinkPolicy, link_netdevs
 from agent.model.snapshot import Snapshot
+from agent.selectors.pf_functions import PF_NAMES
 
 _OPERSTATES_WITHOUT_CARRIER = frozenset({"down", "lowerlayerdown", "notpresent"})
 _NOT_SET_UP = frozenset({"INIT", "ARMED"})
@@ -166,7 +167,7 @@ def _united(ports: Iterable[Port]) -> Health:
 
 def _selected(ports: tuple[Port, ...], vf: Device, selectors: SelectorObject) -> Iterable[Port]:
     """The ports that a selector object names for this function; all if it names none."""
-    wanted = next((c.wanted for c in selectors.criteria if c.key == "pfNames"), None)
+    wanted = next((c.wanted for c in selectors.criteria if c.key == PF_NAMES.key), None)
     if wanted is None:
         return ports
     named = [p for p in ports if any(wanted.cover(name, vf.index) for name in p.names)]

@@ -25,6 +25,10 @@ class Role(StrEnum):
     """An auxiliary device of another kind below a network function."""
 
 
+UIO_DRIVERS = frozenset({"uio", "igb_uio", "uio_pci_generic"})
+"""Drivers that hand functions to userspace by UIO."""
+
+
 def is_vfio_driver(driver: str | None) -> bool:
     """Whether a driver is known by its name to hand functions to userspace by vfio.
 

@@ -76,7 +76,7 @@ def class_text(pci_class: int) -> str:
 
 def passed_over(address: str, pci_class: int, wanted: str = "it") -> str:
     """One sentence: a function is no device for its class, and which pool can have ``wanted``."""
-    text = f"{address} is passed over for its PCI class {class_text(pci_class)}"
+    text = f"{address} is skipped because of its PCI class {class_text(pci_class)}"
     if not is_needed(pci_class, ("",)):
         return f"{text}: no pool can have {wanted}"
     return (

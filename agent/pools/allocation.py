@@ -13,13 +13,11 @@ from agent.config.names import env_names, info_name
 from agent.config.schema import PoolConfig
 from agent.errors import DeviceNotUsableError, UnknownDeviceError
 from agent.model.answers import Allocation, DeviceNode
-from agent.model.device import Device
+from agent.model.device import UIO_DRIVERS, Device
 from agent.model.nodes import IOMMUFD, RDMA_CM, VFIO_CONTROL, VHOST_NET, VHOST_TUN, HostNodes
 from agent.pools.info_json import info_json
 from agent.pools.order import device_order
 from agent.pools.pool import Member, Pool
-
-UIO_DRIVERS = frozenset({"uio", "igb_uio", "uio_pci_generic"})
 
 Info = dict[str, dict[str, str]]
 

@@ -1,7 +1,7 @@
-"""Which devices of a kind satisfy a criterion, as sets, each worked out once for all pools.
+"""Which devices of a type satisfy a criterion, as sets, each computed once for all pools.
 
-Devices are grouped by the fact that a selector looks at, functions of a PF by their index too, so
-that the cost of a hundred disjoint pools grows with devices plus pools, not with their product.
+Devices are grouped by the value that a selector compares, functions of a PF by their index too. So
+the cost of many disjoint pools grows with devices plus pools, not with their product.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, filterfalse
+from typing import TypeVar
 
 from agent.config.schema import Criterion, SelectorObject
 from agent.kinds import Kind
@@ -18,30 +19,14 @@ from agent.selectors import SELECTORS
 from agent.selectors.classes import criteria_for
 from agent.selectors.ranges import FunctionRanges
 
-_EXACT: Mapping[str, Callable[[Device], Hashable]] = {
-    "vendors": lambda d: d.vendor,
-    "devices": lambda d: d.device,
-    "drivers": lambda d: d.driver,
-    "pciAddresses": lambda d: d.pci_address,
-    "acpiIndexes": lambda d: d.acpi_index,
-}
-"""Selectors whose wanted value is a set of values of this fact."""
-
-_OF_THE_FUNCTION_TOO = frozenset({"drivers"})
-"""Facts that an auxiliary device also has from the function that it is below."""
-
-_BY_PF: Mapping[str, Callable[[Device, Snapshot], tuple[str, ...]]] = {
-    "pfNames": lambda d, snapshot: snapshot.pf_names(d),
-    "rootDevices": lambda d, _: (d.pf_address,) if d.pf_address else (),
-}
-"""Selectors that name PFs, then functions of them by their indexes."""
-
+_Value = TypeVar("_Value")
+_Values = Callable[[Device, Snapshot], Iterable[_Value]]
 _ByIndex = Mapping[int | None, Sequence[int]]
 """Index of a function -> positions of the devices with it, of one PF."""
 
 
 class MatchIndex:
-    """The devices of one kind in one snapshot; positions in ``devices`` stand for them."""
+    """The devices of one type in one snapshot; sets hold positions in ``devices``."""
 
     def __init__(self, snapshot: Snapshot, kind: Kind) -> None:
         self.snapshot = snapshot
@@ -73,21 +58,21 @@ class MatchIndex:
         return self._narrowed[trail]
 
     def matching(self, criterion: Criterion) -> frozenset[int]:
-        """Every device of the kind that satisfies ``criterion``."""
+        """Every device of the type that satisfies ``criterion``."""
         key = (criterion.key, criterion.wanted)
         if key not in self._matching:
             self._matching[key] = self._match(criterion)
         return self._matching[key]
 
     def _match(self, criterion: Criterion) -> frozenset[int]:
-        fact = _EXACT.get(criterion.key)
-        has_parent = not self.kind.on_pci
-        if fact is not None and not (has_parent and criterion.key in _OF_THE_FUNCTION_TOO):
-            groups = self._grouped(criterion.key, fact)
+        selector = SELECTORS[criterion.key]
+        if selector.index_by is not None:
+            groups = self._grouped(criterion.key, selector.index_by)
             return _union(groups[w] for w in criterion.wanted if w in groups)
-        if pf := _BY_PF.get(criterion.key):
-            return frozenset(self._functions(criterion.wanted, self._indexed(criterion.key, pf)))
-        matches = SELECTORS[criterion.key].matches
+        if selector.pf_names is not None:
+            pfs = self._by_pf(criterion.key, selector.pf_names)
+            return frozenset(self._functions(criterion.wanted, pfs))
+        matches = selector.matches
         return frozenset(
             i
             for i, device in enumerate(self.devices)
@@ -95,9 +80,9 @@ class MatchIndex:
         )
 
     def _functions(self, wanted: FunctionRanges, pfs: Mapping[str, _ByIndex]) -> Iterator[int]:
-        """The functions that any entry means, without asking each function of the PF.
+        """The functions that any entry covers, without a check of each function of the PF.
 
-        A pattern means netdevs by their own names, not by alternative ones.
+        A pattern covers netdevs by their own names, not by alternative ones.
         """
         altnames = self.snapshot.altnames
         for entry in wanted.entries:
@@ -115,27 +100,25 @@ class MatchIndex:
                         if number is not None and low <= number <= high:
                             yield from functions.get(number, ())
 
-    def _indexed(
-        self, key: str, pf: Callable[[Device, Snapshot], tuple[str, ...]]
-    ) -> Mapping[str, _ByIndex]:
+    def _by_pf(self, key: str, pf_names: _Values[str]) -> Mapping[str, _ByIndex]:
         """The functions of each PF, never the PF itself, by its names or address in lower case."""
         if key not in self._pfs:
-            found: dict[str, dict[int | None, list[int]]] = {}
+            pfs: dict[str, dict[int | None, list[int]]] = {}
             for i, device in enumerate(self.devices):
                 if device.role is Role.PF:
                     continue
-                for name in pf(device, self.snapshot):
-                    found.setdefault(name.lower(), {}).setdefault(device.index, []).append(i)
-            self._pfs[key] = found
+                for name in pf_names(device, self.snapshot):
+                    pfs.setdefault(name.lower(), {}).setdefault(device.index, []).append(i)
+            self._pfs[key] = pfs
         return self._pfs[key]
 
-    def _grouped(
-        self, key: str, fact: Callable[[Device], Hashable]
-    ) -> Mapping[Hashable, frozenset[int]]:
+    def _grouped(self, key: str, values: _Values[Hashable]) -> Mapping[Hashable, frozenset[int]]:
+        """The devices with each value."""
         if key not in self._groups:
             groups = defaultdict(list)
             for i, device in enumerate(self.devices):
-                groups[fact(device)].append(i)
+                for value in values(device, self.snapshot):
+                    groups[value].append(i)
             self._groups[key] = {value: frozenset(members) for value, members in groups.items()}
         return self._groups[key]
 

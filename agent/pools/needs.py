@@ -1,18 +1,17 @@
-"""What pools ask for that a scan reads on request only."""
+"""Which facts the selectors of a configuration need that a scan reads only on request."""
 
 from __future__ import annotations
 
 from agent.config.schema import Config
-from agent.model.pci_class import class_need
+from agent.selectors import SELECTORS
 
 
-def class_needs(config: Config) -> frozenset[str]:
-    """The PCI classes that selectors name, in the form that a scan takes."""
+def needs_of(config: Config) -> frozenset[str]:
+    """The names of these facts, see :mod:`agent.model.needs`."""
     return frozenset(
-        class_need(digits)
+        need
         for pool in config.pools
         for selectors in pool.selectors
         for criterion in selectors.criteria
-        if criterion.key == "classes"
-        for digits in criterion.wanted
+        for need in SELECTORS[criterion.key].needs(criterion.wanted)
     )

@@ -84,7 +84,9 @@ PCI_ADDRESSES = Selector(
     example=["0000:3b:00.1"],
     parse=parse_bdf,
     matches=matches_address,
-    actual=lambda device, _snapshot: f"PCI address {device.pci_address}",
+    index_by=lambda device, _snapshot: (device.pci_address,),
+    identifies_hardware=True,
+    describe=lambda device, _snapshot: f"PCI address {device.pci_address}",
     diagnose=_address_hints,
 )
 
@@ -96,7 +98,9 @@ ACPI_INDEXES = Selector(
     example=["101"],
     parse=parse_acpi_index,
     matches=matches_acpi_index,
-    actual=lambda device, _snapshot: (
+    index_by=lambda device, _snapshot: (device.acpi_index,),
+    identifies_hardware=True,
+    describe=lambda device, _snapshot: (
         f"ACPI index {device.acpi_index}" if device.acpi_index else "no ACPI index"
     ),
     diagnose=_acpi_hints,

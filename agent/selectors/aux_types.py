@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+
+from agent.kinds import KINDS
 from agent.model.device import Device
 from agent.model.snapshot import Snapshot
 from agent.selectors.present_values import Hint, PresentValues, absent, present
@@ -33,6 +37,13 @@ def _hints(wanted: frozenset[str], present_values: PresentValues) -> tuple[Hint,
     )
 
 
+def _untested(wanted: frozenset[str]) -> Iterator[str]:
+    known = sorted({name for kind in KINDS.values() for name in kind.aux_types})
+    for aux_type in sorted(wanted.difference(known)):
+        name = json.dumps(aux_type)
+        yield f"auxiliary type {name} is passed on untested; known: {', '.join(known)}"
+
+
 AUX_TYPES = Selector(
     key="auxTypes",
     kinds=ALL_KINDS - PCI_KINDS,
@@ -40,7 +51,9 @@ AUX_TYPES = Selector(
     allowed="sf; other types are accepted with a warning",
     example=["sf"],
     parse=parse_aux_type,
+    cautions=_untested,
+    is_required=True,
     matches=matches_aux_type,
-    actual=lambda device, _snapshot: f"auxiliary type {device.aux_type or 'none'}",
+    describe=lambda device, _snapshot: f"auxiliary type {device.aux_type or 'none'}",
     diagnose=_hints,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from agent.model.device import Device
+from agent.model.needs import DDP
 from agent.model.snapshot import Snapshot
 from agent.selectors.present_values import Hint, PresentValues, absent, present
 from agent.selectors.selector import NETDEV_KINDS, PCI_KINDS, Selector
@@ -34,7 +35,9 @@ DDP_PROFILES = Selector(
     allowed="profile names, compared exactly",
     example=["ICE COMMS Package"],
     matches=matches_ddp_profile,
-    actual=lambda device, _snapshot: (
+    needs=lambda _wanted: frozenset({DDP}),
+    changes_silently=lambda device: bool(device.total_vfs),
+    describe=lambda device, _snapshot: (
         f"DDP profile {device.ddp_profile}" if device.ddp_profile else "no DDP profile known"
     ),
     diagnose=_hints,

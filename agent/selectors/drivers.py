@@ -7,13 +7,14 @@ one (``mlx5_core``). Configurations in the field name the function's; either mat
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 
 from agent.model.device import Device
 from agent.model.snapshot import Snapshot
 from agent.selectors.present_values import Hint, PresentValues, absent, present
-from agent.selectors.selector import ALL_KINDS, Selector, text
+from agent.selectors.selector import ALL_KINDS, EmptyStep, Selector, text
 
 _AUXILIARY = frozenset({"mlx5_ib", "irdma", "bnxt_re", "ice_ib"})
 """Drivers that bind to auxiliary devices of a function, never to the function itself."""
@@ -65,7 +66,7 @@ def matches_driver(device: Device, wanted: frozenset[str], snapshot: Snapshot) -
     return any(driver in wanted for driver in drivers_of(device, snapshot.by_id))
 
 
-def _actual(device: Device, snapshot: Snapshot) -> str:
+def _describe(device: Device, snapshot: Snapshot) -> str:
     drivers = drivers_of(device, snapshot.by_id)
     if not drivers:
         return "no driver bound"
@@ -102,6 +103,20 @@ def remedy(driver: str, counts: Mapping[str, int]) -> str:
     return f"; did you mean {near[0]}?" if near and near[0] != driver else ""
 
 
+def _fix(step: EmptyStep) -> Iterator[str]:
+    """Functions without a driver need one; others need another driver, or another selector."""
+    example = step.example.id
+    driver = "vfio-pci" if "vfio-pci" in step.wanted else min(step.wanted)
+    bound = Counter(d.driver for d in step.devices if d.driver)
+    if driver != "vfio-pci" and (text := remedy(driver, bound)):
+        yield text.removeprefix("; ")
+    elif not bound:
+        yield f"bind one: `modprobe {driver}`, then `echo {example} > /sys/bus/pci/drivers_probe`"
+    else:
+        yield f"bind them to it, for example `driverctl set-override {example} {driver}`"
+        yield f'or select "drivers": ["{bound.most_common(1)[0][0]}"]'
+
+
 DRIVERS = Selector(
     key="drivers",
     kinds=ALL_KINDS,
@@ -112,6 +127,11 @@ DRIVERS = Selector(
     parse=parse_driver,
     faults=driver_faults,
     matches=matches_driver,
-    actual=_actual,
+    index_by=lambda device, snapshot: drivers_of(device, snapshot.by_id),
+    is_promised=True,
+    describe=_describe,
     diagnose=_hints,
+    is_fixed_by_diagnosis=False,
+    fix=_fix,
+    differs_between_pf_and_vf=True,
 )

@@ -48,6 +48,6 @@ def _verdict(device: Device, criterion: Criterion, snapshot: Snapshot) -> Verdic
     return Verdict(
         key=criterion.key,
         wanted=selector.text_of(criterion.wanted),
-        actual=selector.actual(device, snapshot),
+        actual=selector.describe(device, snapshot),
         passed=selector.matches(device, criterion.wanted, snapshot),
     )

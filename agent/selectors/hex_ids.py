@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from agent.kinds import NET_DEVICE
 from agent.model.address import parse_hex_id
 from agent.model.device import Device
 from agent.model.snapshot import Snapshot
+from agent.selectors.classes import accelerator_classes
 from agent.selectors.present_values import Hint, PresentValues, absent, present
-from agent.selectors.selector import ALL_KINDS, Selector
+from agent.selectors.selector import ALL_KINDS, EmptyStep, Selector
 
 
 def matches_vendor(device: Device, wanted: frozenset[str], _snapshot: Snapshot) -> bool:
@@ -56,6 +60,16 @@ def _device_hint(device: str, present_values: PresentValues) -> str:
     return hint
 
 
+def _fix(key: str) -> str:
+    return f"write one of these into {key}; `lspci -nn` shows the ids of all functions"
+
+
+def _fix_device(step: EmptyStep) -> Iterator[str]:
+    yield _fix("devices")
+    if step.kind is NET_DEVICE and (classes := accelerator_classes(step.snapshot)):
+        yield classes
+
+
 VENDORS = Selector(
     key="vendors",
     kinds=ALL_KINDS,
@@ -64,8 +78,12 @@ VENDORS = Selector(
     example=["8086", "15b3"],
     parse=parse_hex_id,
     matches=matches_vendor,
-    actual=lambda device, _snapshot: f"vendor {device.vendor}",
+    index_by=lambda device, _snapshot: (device.vendor,),
+    identifies_hardware=True,
+    describe=lambda device, _snapshot: f"vendor {device.vendor}",
     diagnose=_vendor_hints,
+    is_fixed_by_diagnosis=False,
+    fix=lambda _step: (_fix("vendors"),),
 )
 
 DEVICES = Selector(
@@ -76,6 +94,11 @@ DEVICES = Selector(
     example=["154c", "101e"],
     parse=parse_hex_id,
     matches=matches_device,
-    actual=lambda device, _snapshot: f"device {device.device}",
+    index_by=lambda device, _snapshot: (device.device,),
+    identifies_hardware=True,
+    differs_between_pf_and_vf=True,
+    describe=lambda device, _snapshot: f"device {device.device}",
     diagnose=_device_hints,
+    is_fixed_by_diagnosis=False,
+    fix=_fix_device,
 )

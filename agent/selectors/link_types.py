@@ -7,12 +7,12 @@ the PCI class tells InfiniBand (0x0207, PCI Code and ID Assignment Specification
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from agent.model.device import Device
 from agent.model.snapshot import Snapshot
 from agent.selectors.present_values import Hint, PresentValues, absent, present
-from agent.selectors.selector import NETDEV_KINDS, Selector
+from agent.selectors.selector import NETDEV_KINDS, EmptyStep, Selector
 
 _SPELLINGS = {
     "ether": "ether",
@@ -58,7 +58,7 @@ def parse_link_type(raw: str) -> str:
         ) from None
 
 
-def _actual(device: Device, snapshot: Snapshot) -> str:
+def _describe(device: Device, snapshot: Snapshot) -> str:
     pf = snapshot.pf_of(device)
     types = ", ".join(link_types_of(device, pf))
     if not types:
@@ -91,6 +91,18 @@ def _hints(wanted: frozenset[str], present_values: PresentValues) -> tuple[Hint,
     )
 
 
+def _fix(step: EmptyStep) -> Iterator[str]:
+    pf_of = step.snapshot.pf_of
+    types = sorted({kind for d in step.devices for kind in link_types_of(d, pf_of(d))})
+    if not types:
+        yield (
+            "neither these functions nor their PFs have a netdev here that shows a link type: "
+            "leave linkTypes out"
+        )
+    else:
+        yield f'select "linkTypes": ["{types[0]}"], or change the port\'s type in its firmware'
+
+
 LINK_TYPES = Selector(
     key="linkTypes",
     kinds=NETDEV_KINDS,
@@ -100,7 +112,9 @@ LINK_TYPES = Selector(
     example=["ether"],
     parse=parse_link_type,
     matches=matches_link_type,
-    actual=_actual,
+    describe=_describe,
     is_observable=lambda device: bool(device.netdevs),
     diagnose=_hints,
+    is_fixed_by_diagnosis=False,
+    fix=_fix,
 )

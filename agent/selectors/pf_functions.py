@@ -10,9 +10,10 @@ import re
 
 from agent.model.address import parse_bdf
 from agent.model.device import Device, Role
+from agent.model.needs import ALTNAMES
 from agent.model.snapshot import Snapshot
 from agent.selectors.glob import MARKS
-from agent.selectors.pf_hints import pf_name_hints, root_device_hints
+from agent.selectors.pf_hints import pf_name_fix, pf_name_hints, root_device_fix, root_device_hints
 from agent.selectors.ranges import (
     FunctionRange,
     FunctionRanges,
@@ -79,7 +80,7 @@ def _indexed(pf: str, device: Device) -> str:
     return f"function of {pf}" if device.index is None else f"{pf}#{device.index}"
 
 
-def _actual_root(device: Device, _snapshot: Snapshot) -> str:
+def _describe_root(device: Device, _snapshot: Snapshot) -> str:
     if device.role is Role.PF:
         return "is a PF itself"
     if device.pf_address is None:
@@ -87,7 +88,7 @@ def _actual_root(device: Device, _snapshot: Snapshot) -> str:
     return _indexed(device.pf_address, device)
 
 
-def _actual_name(device: Device, snapshot: Snapshot) -> str:
+def _describe_name(device: Device, snapshot: Snapshot) -> str:
     if device.role is Role.PF:
         return f"is the PF {device.pf_name} itself" if device.pf_name else "is a PF itself"
     if names := snapshot.pf_names(device):
@@ -100,6 +101,17 @@ def _actual_name(device: Device, snapshot: Snapshot) -> str:
     return f"its PF {pf.id} has no netdev here ({bound}): use rootDevices"
 
 
+def _summary(device: Device, pf: str | None) -> str:
+    """Which PF a device belongs to, for counting; ``pf`` is the name of that PF."""
+    if device.role is Role.PF:
+        return f"the PF {pf} itself" if pf else f"the PF {device.id} itself, without a netdev"
+    if pf:
+        return f"functions of {pf}"
+    if device.pf_address:
+        return f"functions of {device.pf_address}, which has no netdev here"
+    return "functions whose PF is not on this host"
+
+
 ROOT_DEVICES = Selector(
     key="rootDevices",
     kinds=ALL_KINDS,
@@ -110,10 +122,13 @@ ROOT_DEVICES = Selector(
     faults=range_faults,
     combine=unite,
     matches=matches_root_device,
-    actual=_actual_root,
+    pf_names=lambda device, _snapshot: (device.pf_address,) if device.pf_address else (),
+    describe=_describe_root,
     to_text=str,
     to_json=_to_json,
+    summarize=lambda device, _snapshot: _summary(device, device.pf_address),
     diagnose=root_device_hints,
+    fix=root_device_fix,
 )
 
 PF_NAMES = Selector(
@@ -126,8 +141,12 @@ PF_NAMES = Selector(
     faults=range_faults,
     combine=unite,
     matches=matches_pf_name,
-    actual=_actual_name,
+    pf_names=lambda device, snapshot: snapshot.pf_names(device),
+    needs=lambda _wanted: frozenset({ALTNAMES}),
+    describe=_describe_name,
     to_text=str,
     to_json=_to_json,
+    summarize=lambda device, _snapshot: _summary(device, device.pf_name),
     diagnose=pf_name_hints,
+    fix=pf_name_fix,
 )

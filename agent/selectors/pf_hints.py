@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
 
 from agent.kinds import Kind
@@ -10,6 +10,7 @@ from agent.model.device import Device
 from agent.model.pci_class import passed_over
 from agent.selectors.present_values import MOST_HINTS, Hint, PresentValues, some
 from agent.selectors.ranges import FunctionRange, FunctionRanges, spans_text
+from agent.selectors.selector import EmptyStep
 
 _Name = Callable[[Device], str | None]
 
@@ -22,6 +23,38 @@ def pf_name_hints(wanted: FunctionRanges, present_values: PresentValues) -> tupl
 def root_device_hints(wanted: FunctionRanges, present_values: PresentValues) -> tuple[Hint, ...]:
     """Entries of ``rootDevices`` without a PF, without functions, or beyond the last one."""
     return tuple(_hints("rootDevices", wanted, present_values, lambda pf: pf.id))
+
+
+def pf_name_fix(step: EmptyStep) -> Iterator[str]:
+    """What to write into ``pfNames``, or that the named PFs can have more VFs."""
+    pfs = step.snapshot.pfs.values()
+    named = [pf for pf in pfs if any(means_pf("pfNames", e, pf) for e in step.wanted.entries)]
+    if named:
+        yield from _more_vfs({str(pf.pf_name): pf for pf in named})
+    elif not step.snapshot.has_no_nic and any(pf.port_names for pf in pfs):
+        yield "write the name of one of these, or a pattern that fits it"
+
+
+def root_device_fix(step: EmptyStep) -> Iterator[str]:
+    """What to write into ``rootDevices``, or that the named PFs can have more VFs."""
+    entries, skipped = step.wanted.entries, dict(step.snapshot.passed_over)
+    if all(entry.key in skipped for entry in entries):
+        return  # the diagnosis says which pool can have their functions
+    pfs = step.snapshot.pfs.values()
+    named = [pf for pf in pfs if any(means_pf("rootDevices", e, pf) for e in entries)]
+    if named:
+        yield from _more_vfs({pf.id: pf for pf in named})
+    elif pfs:
+        yield "write the PCI address of one of these"
+
+
+def _more_vfs(pfs: Mapping[str, Device]) -> Iterator[str]:
+    spare = [f"{name} {pf.total_vfs}" for name, pf in pfs.items() if 0 < pf.num_vfs < pf.total_vfs]
+    if spare:
+        yield (
+            "use an index that exists, or make more VFs by sriov_numvfs "
+            f"(at most {', '.join(spare)})"
+        )
 
 
 def _hints(

@@ -27,7 +27,7 @@ def _is_infiniband(device: Device, pf: Device | None) -> bool:
     return INFINIBAND in link_types_of(device, pf)
 
 
-def _actual(device: Device, snapshot: Snapshot) -> str:
+def _describe(device: Device, snapshot: Snapshot) -> str:
     if device.pkey is None:
         return "no P_Key"
     if not _is_infiniband(device, snapshot.pf_of(device)):
@@ -81,7 +81,8 @@ PKEYS = Selector(
     example=["0x8001"],
     parse=parse_pkey,
     matches=matches_pkey,
-    actual=_actual,
+    changes_silently=lambda device: device.pkey is not None,
+    describe=_describe,
     is_observable=lambda device: device.pkey is not None,
     to_text=lambda wanted: ", ".join(_spelled(wanted)),
     to_json=_spelled,

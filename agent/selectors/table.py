@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from agent.kinds import Kind
 from agent.selectors.addresses import ACPI_INDEXES, PCI_ADDRESSES
 from agent.selectors.aux_types import AUX_TYPES
 from agent.selectors.classes import CLASSES
@@ -34,3 +35,8 @@ SELECTORS: Mapping[str, Selector] = {
     for selector in (*_WHAT_IT_IS, *_WHERE_IT_SITS, *_WHAT_STATE_IT_IS_IN, *_OPTIONS)
 }
 """Canonical key -> selector; validation, matching, documentation and tests derive from it."""
+
+
+def required_selectors(kind: Kind | None) -> tuple[str, ...]:
+    """Keys of the selectors that a selector object of a device type must have; None = unknown."""
+    return tuple(key for key, s in SELECTORS.items() if s.is_required and kind in s.kinds)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from agent.model.device import Device
 from agent.model.snapshot import Snapshot
 from agent.selectors.present_values import Hint, PresentValues, present
+from agent.selectors.rdma import IS_RDMA
 from agent.selectors.selector import NETDEV_KINDS, PCI_KINDS, Selector, Shape
 
 _DRIVERS = {"vhost": "vhost_vdpa", "virtio": "virtio_vdpa"}
@@ -15,7 +16,7 @@ def matches_vdpa_type(device: Device, wanted: str, _snapshot: Snapshot) -> bool:
     return any(vdpa.type == wanted for vdpa in device.vdpa)
 
 
-def _actual(device: Device, _snapshot: Snapshot) -> str:
+def _describe(device: Device, _snapshot: Snapshot) -> str:
     if not device.vdpa:
         return "no vDPA device"
     return ", ".join(
@@ -45,8 +46,10 @@ VDPA_TYPE = Selector(
     example="vhost",
     shape=Shape.CHOICE,
     choices=("vhost", "virtio"),
+    excludes=frozenset({IS_RDMA.key}),
+    grants="vdpa_type",
     matches=matches_vdpa_type,
-    actual=_actual,
+    describe=_describe,
     to_text=str,
     to_json=str,
     diagnose=_hints,

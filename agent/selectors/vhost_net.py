@@ -20,8 +20,9 @@ NEED_VHOST_NET = Selector(
     example=True,
     shape=Shape.BOOL,
     matches=matches_any,
-    actual=lambda _device, _snapshot: "an option, not a filter",
+    describe=lambda _device, _snapshot: "an option, not a filter",
     to_text=lambda wanted: "true" if wanted else "false",
     to_json=bool,
+    grants="need_vhost_net",
     is_filter=False,
 )

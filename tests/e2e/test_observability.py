@@ -410,7 +410,7 @@ CAUSES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     ),
     "wrong-link-type": (
         {"pfNames": ["nic"], "linkTypes": ["IB"]},
-        ("link type ether (4)", 'ask for "linkTypes": ["ether"]'),
+        ("link type ether (4)", 'select "linkTypes": ["ether"]'),
     ),
     "rdma-module-missing": (
         {"pfNames": ["nic"], "isRdma": True},

@@ -165,7 +165,7 @@ async def test_a_device_whose_driver_changed_since_the_last_scan_is_refused(root
     rebound = vf(A, PF0, 0, driver="iavf")
     with pytest.raises(DeviceNotUsableError) as refused:
         await allocator(roots, pools, refresh=lambda _: (rebound,)).allocate(VF, (A,))
-    assert refused.value.reason == "bound driver is iavf, the pool wants vfio-pci"
+    assert refused.value.reason == "driver iavf, but the pool selects drivers vfio-pci"
     assert info_files(roots) == {}
 
 

@@ -64,14 +64,14 @@ def test_a_held_device_whose_driver_left_the_pools_selectors_is_unhealthy() -> N
     was = function(driver="vfio-pci", iommu_group=1)
     now = function(driver="iavf")
     assert judged(now, held=held("vf", was), selectors={"drivers": ["vfio-pci"]}) == [
-        Health(Cause.DRIVER, "bound driver is iavf, the pool wants vfio-pci")
+        Health(Cause.DRIVER, "driver iavf, but the pool selects drivers vfio-pci")
     ]
 
 
 def test_a_held_device_that_lost_its_driver_is_told_as_bound_to_none() -> None:
     now = function(driver=None)
     (verdict,) = judged(now, held=held("vf", now), selectors={"drivers": ["iavf"]})
-    assert verdict == Health(Cause.DRIVER, "bound driver is none, the pool wants iavf")
+    assert verdict == Health(Cause.DRIVER, "no driver bound, but the pool selects drivers iavf")
 
 
 def test_without_a_driver_selector_a_held_device_may_have_any_driver() -> None:

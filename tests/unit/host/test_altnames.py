@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from agent.config.load import load_config
-from agent.daemon import needs
 from agent.discovery.scan import scan
 from agent.host.altnames import ALTNAMES, altnames_of
+from agent.pools.needs import needs_of
 from agent.sample.host_builder import HostBuilder
 from tests.support.inside import in_own_network, ip, needs_root
 
@@ -59,4 +59,4 @@ def test_only_a_configuration_that_names_pfs_asks_for_alternative_names() -> Non
         text = f'{{"resourceList": [{{"resourceName": "n", "selectors": {selectors}}}]}}'
         config = load_config(text.encode(), source="c", default_prefix="x.io").config
         assert config is not None
-        assert (ALTNAMES in needs(config)) is wanted
+        assert (ALTNAMES in needs_of(config)) is wanted

@@ -61,7 +61,7 @@ def test_wrong_driver(node: Node) -> None:
     assert node.why(pool("vf", PF0 | {"drivers": ["vfio-pci"]})) == (
         "drivers vfio-pci leaves none of 4 functions: driver iavf (4); bind them to it, for "
         "example `driverctl set-override 0000:3b:01.0 vfio-pci`; "
-        'or ask for "drivers": ["iavf"]'
+        'or select "drivers": ["iavf"]'
     )
 
 
@@ -220,7 +220,7 @@ def test_held_by_pods_as_a_resource_that_is_no_more(node: Node) -> None:
 def test_wrong_link_type(node: Node) -> None:
     assert node.why(pool("vf", PF0 | {"linkTypes": ["infiniband"]})) == (
         "linkTypes infiniband leaves none of 4 functions: link type ether (4); "
-        'ask for "linkTypes": ["ether"], or change the port\'s type in its firmware'
+        'select "linkTypes": ["ether"], or change the port\'s type in its firmware'
     )
 
 

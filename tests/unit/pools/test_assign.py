@@ -225,8 +225,7 @@ def test_an_object_none_of_whose_values_can_match_takes_no_device(key: str) -> N
     assert verdict.text.endswith("wanted (no value that can match)")
     why = advise(pools.pools[0], pools).why_empty[0]
     assert why == (
-        f"selector object 1: none of the values of {key} can match: see what `validate` says of "
-        "them"
+        f"selector object 1: none of the values of {key} can match: `validate` shows why"
     )
 
 

@@ -16,7 +16,7 @@ from agent.model.pci_class import class_need, class_text, parse_class
 from agent.model.snapshot import Snapshot
 from agent.pools.advice import advise
 from agent.pools.assign import assign
-from agent.pools.needs import class_needs
+from agent.pools.needs import needs_of
 from agent.pools.pool import Pools
 from agent.pools.reasons import Refusal, reason
 from agent.sample.hardware import ACC100, Hardware, VfHardware
@@ -47,7 +47,7 @@ def host(tmp_path: Path) -> HostBuilder:
 
 
 def seen(host: HostBuilder, made: Config) -> Snapshot:
-    return scan(host.roots, needs=class_needs(made))
+    return scan(host.roots, needs=needs_of(made))
 
 
 def assigned(host: HostBuilder, *pools: Json) -> Pools:
@@ -105,7 +105,7 @@ def test_bridges_and_network_functions_are_never_read_as_accelerators(host: Host
 def test_another_configuration_reads_other_classes_with_the_next_scan(host: HostBuilder) -> None:
     scanner = Scanner(host.roots)
     assert scanner.scan().devices == ()
-    asked = class_needs(config(accelerators(classes=["0b40"])))
+    asked = needs_of(config(accelerators(classes=["0b40"])))
     assert len(scanner.scan(needs=asked, touched=()).devices) == 3
     assert scanner.scan(touched=()).devices == ()
 
@@ -142,9 +142,9 @@ def test_a_device_of_another_class_is_told_as_such_in_a_pool_of_accelerators(
 
 
 OTHERS = (
-    "passed over for their PCI class: 0x0108 (NVMe controller): 1, 0x0b40 (co-processor, such as a "
-    "crypto engine): 3; functions of other classes than 0x12 are taken if the selectors name them, "
-    'for example "classes": ["0108"]'
+    "skipped because of their PCI class: 0x0108 (NVMe controller): 1, 0x0b40 (co-processor, such "
+    "as a crypto engine): 3; functions of other classes than 0x12 are selected only by the "
+    'selector classes, for example "classes": ["0108"]'
 )
 NOTHING = (
     "no network function (PCI class 0x02) on this host, and no accelerator: all functions are of "
@@ -221,7 +221,7 @@ def test_an_address_or_a_pf_of_another_class_is_told_with_the_pool_that_can_have
 ) -> None:
     host.pf("0000:3b:00.0", "ens1f0")
     vf = host.vfs(QAT_PF)[0]
-    other = "passed over for its PCI class 0x0b40 (co-processor, such as a crypto engine)"
+    other = "skipped because of its PCI class 0x0b40 (co-processor, such as a crypto engine)"
     way = 'with "deviceType": "accelerator" and "classes": ["0b40"] in its selectors'
     by_address = assigned(host, pool("n", {"pciAddresses": [vf]}))
     (why,) = advise(by_address.pools[0], by_address).why_empty
@@ -241,8 +241,8 @@ def test_a_pool_of_netdevices_that_lacks_an_id_names_crypto_engines_but_no_disks
     pools = assigned(host, pool("n", {"devices": ["4941"]}))
     (why,) = advise(pools.pools[0], pools).why_empty
     assert (
-        "passed over for their PCI class: 0x0b40 (co-processor, such as a crypto engine): 3; such "
-        'functions are taken by pools of "deviceType": "accelerator" with "classes": ["0b40"]'
+        "skipped because of their PCI class: 0x0b40 (co-processor, such as a crypto engine): 3; "
+        'pools of "deviceType": "accelerator" select such functions by "classes": ["0b40"]'
     ) in why
     assert "0x0108" not in why
 

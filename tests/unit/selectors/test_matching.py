@@ -237,7 +237,7 @@ def test_judging_goes_on_after_the_first_refusal() -> None:
     ],
 )
 def test_the_fact_is_told_in_words(key: str, device: Device, text: str) -> None:
-    assert SELECTORS[key].actual(device, HOST) == text
+    assert SELECTORS[key].describe(device, HOST) == text
 
 
 @pytest.mark.parametrize(

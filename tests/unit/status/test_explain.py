@@ -196,12 +196,12 @@ def test_a_function_of_another_class_is_told_with_its_class_and_the_way_to_have_
     )
     state = moment(node, NET)
     assert explain("6b:00.1", state).note == (
-        "0000:6b:00.1 is passed over for its PCI class 0x0b40 (co-processor, such as a crypto "
+        "0000:6b:00.1 is skipped because of its PCI class 0x0b40 (co-processor, such as a crypto "
         'engine): a pool has it with "deviceType": "accelerator" and "classes": ["0b40"] in its '
         "selectors"
     )
     assert explain("0000:00:01.0", state).note == (
-        "0000:00:01.0 is passed over for its PCI class 0x0604 (bridge): no pool can have it"
+        "0000:00:01.0 is skipped because of its PCI class 0x0604 (bridge): no pool can have it"
     )
 
 
