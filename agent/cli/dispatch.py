@@ -62,25 +62,12 @@ def _say(error: AgentError) -> None:
     print(f"sriov-agent: {error}", file=sys.stderr)
 
 
-_COMMANDS = {
-    "run": "agent.cli.run",
-    "discover": "agent.cli.discover",
-    "validate": "agent.cli.validate",
-    "explain": "agent.cli.explain",
-    "status": "agent.cli.status",
-    "watch": "agent.cli.watch",
-    "snapshot": "agent.cli.snapshot",
-    "completion": "agent.cli.completion",
-    "demo": "agent.cli.demo",
-}
-
-
 def _dispatch(argv: Sequence[str]) -> int:
-    """Import and run the command that was named."""
+    """Run the command: ``command`` of the module of agent.cli that has the command's name."""
     with defer_unused_imports():
         from agent.cli.arguments import parse  # noqa: PLC0415 - nothing is imported twice over
 
         arguments = parse(argv)
-        module = import_module(_COMMANDS[arguments.command])
+        module = import_module(f"agent.cli.{arguments.command}")
     code: int = module.command(arguments)
     return code

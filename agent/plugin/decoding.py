@@ -1,8 +1,8 @@
-"""Kubelet's two requests that name devices, from bytes to messages; the other way is ``encoding``.
+"""Decodes kubelet's two requests that name devices; ``encoding`` encodes the lists.
 
 The library takes some 10 microseconds for each id, on the one loop of all pools: 40 ms for a pool
-of 4096 devices, and a minute for a few MiB of empty fields. This takes a fraction of it, and
-refuses what no kubelet sends.
+of 4096 devices, and a minute for a few MiB of empty fields. This decoder takes a fraction of that,
+and refuses requests that no kubelet sends.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from agent.rpc import v1beta1
 from agent.transport.grpc import WireCodec
 
 MAX_FIELDS = 300_000
-"""Kubelet takes lists of about 135,000 devices, and may name each of them twice."""
+"""Kubelet accepts lists of about 135,000 devices, and may name each of them twice."""
 MAX_CONTAINERS = 100
 """Kubelet asks for one container at a time."""
 MAX_OTHER_BYTES = 64 * 1024
@@ -34,7 +34,7 @@ class PluginCodec(WireCodec):
     """The codec of a plugin's server."""
 
     def decode(self, data: bytes, message_type: Any) -> Any:  # noqa: ANN401 - grpclib's signature
-        """A message; raises GRPCError for one that cannot be read or is out of all proportion."""
+        """Decode a message; raises GRPCError if it is malformed, or larger than any kubelet's."""
         decode = _DECODERS.get(message_type)
         if decode is None:
             if len(data) > MAX_OTHER_BYTES:
@@ -47,7 +47,7 @@ class PluginCodec(WireCodec):
 
 
 class _Fields:
-    """The fields of a message, as the wire has them (protobuf's encoding specification)."""
+    """The fields of an encoded message (protobuf's encoding specification)."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -55,9 +55,9 @@ class _Fields:
         self._left = MAX_FIELDS
 
     def within(self, start: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-        """(number, wire type, value or start of it, end of it) of each field between two offsets.
+        """(number, wire type, value or its start, its end) of each field between two offsets.
 
-        Raises ValueError where the bytes are no fields, GRPCError where there are too many.
+        Raises ValueError if the bytes are not fields, GRPCError if there are too many.
         """
         data, at = self.data, start
         while at < end:
@@ -88,7 +88,7 @@ class _Fields:
             at += length
 
     def varint(self, at: int) -> tuple[int, int]:
-        """A number and what follows it."""
+        """A number, and the offset after it."""
         value = shift = 0
         while at < self.end:
             byte = self.data[at]
@@ -102,11 +102,11 @@ class _Fields:
         raise ValueError("a number that does not end")
 
     def text(self, start: int, end: int) -> str:
-        """A string; raises ValueError where it is not UTF-8."""
+        """A string; raises ValueError if it is not UTF-8."""
         return self.data[start:end].decode()
 
     def containers(self) -> Iterator[tuple[int, int]]:
-        """Where each container's request lies: field 1 of both messages."""
+        """Start and end of each container's request: field 1 of both messages."""
         count = 0
         for number, wire_type, start, end in self.within(0, self.end):
             if number == 1 and wire_type == _LENGTH:

@@ -1,7 +1,7 @@
-"""The list of one resource as kubelet's streams read it: pulled, so that the newest always wins.
+"""The device list of one resource, which kubelet's stream pulls, so that it gets the newest.
 
-Each stream waits for a list newer than the one it sent. A slow stream skips what it missed, and
-costs the others nothing. Of several streams the newest is served, the older ones end.
+The stream waits for a list newer than the one it sent. A slow stream skips lists, and does not
+delay other resources. Of several streams the newest is served; the older ones end.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from agent.wakeup import Wakeup
 
 
 class StreamObserver(Protocol):
-    """Whoever wants to know how the streams of a resource fare; called in the loop, never waits."""
+    """Is called when the streams of a resource change; runs on the loop and must not wait."""
 
     def stream_opened(self) -> None:
-        """A stream began, or a newer one took over."""
+        """A stream began; it may replace an older one."""
 
     def stream_lost(self) -> None:
-        """The last stream went away without being asked to."""
+        """The stream ended without a call of ``end``, and no other one replaced it."""
 
     def list_pushed(
         self, sequence: int, devices: tuple[ListedDevice, ...], seen_at: float | None
@@ -50,7 +50,7 @@ class DeviceList:
 
     @property
     def live(self) -> bool:
-        """Whether somebody follows the list."""
+        """Whether a stream is open."""
         return self._reader is not None
 
     def publish(self, devices: tuple[ListedDevice, ...], seen_at: float | None = None) -> None:
@@ -73,15 +73,15 @@ class DeviceList:
         self.pushed = 0
 
     def end(self) -> None:
-        """Ask the streams to end; they return as soon as they are not in the middle of a list."""
+        """Ask the streams to end; they return after the list that they are sending."""
         self._ended = True
         self.signal.wake()
 
     async def follow(self, reader: asyncio.Task[None]) -> AsyncIterator[bytes]:
-        """Lists for one stream, the current one first; ends when a newer stream comes.
+        """Lists for one stream, the current one first; ends when a newer stream opens.
 
-        ``reader`` is the task that sends them. If it hangs in a send when it is overtaken, it is
-        cancelled, since its peer reads no more.
+        ``reader`` is the task that sends them. If it is blocked in a send when it is replaced, it
+        is cancelled, since its peer no longer reads.
         """
         if self._ended:
             return
@@ -90,7 +90,7 @@ class DeviceList:
         try:
             while self._is_current(reader):
                 if sent == self.sequence:
-                    await self.signal.until(lambda: self._has_news(reader, sent))  # noqa: B023
+                    await self.signal.until(lambda: self._has_newer(reader, sent))  # noqa: B023
                     continue
                 sent, devices = self.sequence, self.devices
                 self._sending = True
@@ -98,14 +98,14 @@ class DeviceList:
                 if self._reader is reader:
                     self._sending = False
                     self._note_pushed(sent, devices)
-                del devices  # while this waits, an equal list may take its place everywhere else
+                del devices  # an equal list may replace it while this waits: do not keep both
         finally:
             self._leave(reader)
 
     def _take_over(self, reader: asyncio.Task[None]) -> None:
-        overtaken, self._reader = self._reader, reader
-        if overtaken is not None and self._sending:
-            overtaken.cancel()
+        replaced, self._reader = self._reader, reader
+        if replaced is not None and self._sending:
+            replaced.cancel()
         self._sending = False
         self.opened += 1
         self._observer.stream_opened()
@@ -114,7 +114,7 @@ class DeviceList:
     def _is_current(self, reader: asyncio.Task[None]) -> bool:
         return self._reader is reader and not self._ended
 
-    def _has_news(self, reader: asyncio.Task[None], sent: int) -> bool:
+    def _has_newer(self, reader: asyncio.Task[None], sent: int) -> bool:
         return sent != self.sequence or not self._is_current(reader)
 
     def _note_pushed(self, sequence: int, devices: tuple[ListedDevice, ...]) -> None:

@@ -1,6 +1,7 @@
-"""Device lists as bytes: what surrounds a device's id in a list is the same for most, and is kept.
+"""Encodes device lists: the bytes around a device's id are the same for most devices, and cached.
 
-Protobuf's repeated fields concatenate, so the devices' bytes joined are a ListAndWatchResponse.
+Repeated fields of protobuf concatenate, so the joined bytes of all devices are a
+ListAndWatchResponse.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ def encode_list(devices: tuple[ListedDevice, ...]) -> bytes:
 
 @lru_cache(maxsize=256)
 def _around(length: int, healthy: bool, numa_node: int | None) -> tuple[bytes, bytes]:  # noqa: FBT001 - a key
-    """What stands before and behind an id of ``length`` bytes; no topology without a NUMA node."""
+    """The bytes before and after an id of ``length`` bytes; without a NUMA node, no topology."""
     tail = _field(2, b"Healthy" if healthy else b"Unhealthy")
     if numa_node is not None:
         # Node 0 is an empty NUMANode: proto3 leaves zeros out.
@@ -34,7 +35,7 @@ def _field(number: int, body: bytes) -> bytes:
 
 
 def _head(number: int, length: int) -> bytes:
-    """What begins a length-delimited field (wire type 2)."""
+    """The start of a length-delimited field (wire type 2)."""
     return bytes((number << 3 | 2,)) + _varint(length)
 
 

@@ -1,4 +1,4 @@
-"""All pools' servers, kept equal to the offers: the last step from the host to kubelet."""
+"""The servers of all resources, kept in line with the lists: the last step before kubelet."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from agent.transport.unix_socket import require_room
 
 
 class Fleet:
-    """One server for each offered resource, registered with kubelet and kept so.
+    """One server for each resource, kept registered with kubelet.
 
-    An async context manager, entered inside ``tasks``, whose children the supervisors become.
-    Entering removes dead sockets that earlier processes left behind. Leaving ends all streams
-    without an empty list (kubelet keeps the capacity), in parallel, in less than a second.
-    Whoever publishes the hints of ``agent.kubelet.events`` on ``bus`` should be at work before.
+    An async context manager, entered inside ``tasks``, in which each server has a task. Entering
+    removes the sockets that earlier processes left. Leaving ends all streams without an empty list
+    (kubelet keeps the capacity), in parallel, in less than a second. The events of
+    ``agent.kubelet.events`` should be published on ``bus`` before it is entered.
     """
 
     def __init__(
@@ -45,11 +45,11 @@ class Fleet:
         self._bus = bus
         self._tasks = tasks
         self._mode = mode
-        ways = RegistrationMethods(mode, roots.plugins_registry)
-        self._around = PluginContext(
-            roots, answers, bus, os.urandom(4).hex(), limits or Limits(), ways
+        methods = RegistrationMethods(mode, roots.plugins_registry)
+        self._context = PluginContext(
+            roots, answers, bus, os.urandom(4).hex(), limits or Limits(), methods
         )
-        self._pools: dict[str, ResourcePlugin] = {}
+        self._plugins: dict[str, ResourcePlugin] = {}
         self._leaving: dict[str, ResourcePlugin] = {}
         self._subscriptions = ExitStack()
 
@@ -76,65 +76,65 @@ class Fleet:
         traceback: TracebackType | None,
     ) -> None:
         self._subscriptions.close()
-        for pool in self._pools.values():
-            pool.stop()
-        for pool in (*self._pools.values(), *self._leaving.values()):
-            await pool.finished.wait()
+        for plugin in self._plugins.values():
+            plugin.stop()
+        for plugin in (*self._plugins.values(), *self._leaving.values()):
+            await plugin.finished.wait()
 
     def apply(
         self, offers: tuple[DeviceListing, ...], served_elsewhere: Collection[str] = frozenset()
     ) -> None:
-        """Make ``offers`` the desired state; returns at once, the supervisors do the work.
+        """Make ``offers`` the desired state; returns at once, the tasks do the work.
 
-        Unchanged pools keep socket, stream and generation; a changed list is one push per stream;
-        a resource that is offered no more gets an empty list, then its stream ends. One of
-        ``served_elsewhere`` gets no empty list: another process sends its list.
+        Unchanged resources keep socket, stream and generation. A changed list is one push. A
+        resource that is no longer offered gets an empty list, then its stream ends; one of
+        ``served_elsewhere`` gets no empty list, because another process sends its list.
         """
         wanted = {offer.resource: offer for offer in offers}
-        for resource in sorted(self._pools.keys() - wanted.keys()):
-            self._retire(resource, is_served_elsewhere=resource in served_elsewhere)
+        for resource in sorted(self._plugins.keys() - wanted.keys()):
+            self._remove(resource, is_served_elsewhere=resource in served_elsewhere)
         for resource, offer in wanted.items():
-            if resource in self._pools:
-                self._pools[resource].offer(offer)
+            if resource in self._plugins:
+                self._plugins[resource].offer(offer)
             else:
                 self._begin(offer)
 
     def state(self) -> tuple[PoolServerState, ...]:
-        """Each pool's standing, sorted by resource; pools on their way out are not listed."""
-        return tuple(self._pools[resource].state() for resource in sorted(self._pools))
+        """The state of each server, sorted by resource, without those that are ending."""
+        return tuple(self._plugins[resource].state() for resource in sorted(self._plugins))
 
     def _begin(self, offer: DeviceListing) -> None:
         before = self._leaving.get(offer.resource)
-        pool = ResourcePlugin(offer, self._around, before.finished if before else None)
-        self._pools[offer.resource] = pool
-        task = self._tasks.create_task(pool.run(), name=f"plugin:{offer.resource}")
-        task.add_done_callback(lambda _: self._forget(pool))
+        plugin = ResourcePlugin(offer, self._context, before.finished if before else None)
+        self._plugins[offer.resource] = plugin
+        task = self._tasks.create_task(plugin.run(), name=f"plugin:{offer.resource}")
+        task.add_done_callback(lambda _: self._forget(plugin))
 
-    def _retire(self, resource: str, *, is_served_elsewhere: bool) -> None:
-        pool = self._pools.pop(resource)
-        self._leaving[resource] = pool
+    def _remove(self, resource: str, *, is_served_elsewhere: bool) -> None:
+        plugin = self._plugins.pop(resource)
+        self._leaving[resource] = plugin
         if is_served_elsewhere:
-            pool.stop()
+            plugin.stop()
         else:
-            pool.retire()
+            plugin.retire()
         logs.emit("plugin.removed", resource=resource)
 
-    def _forget(self, pool: ResourcePlugin) -> None:
-        pool.finished.set()
-        if self._leaving.get(pool.resource) is pool:
-            del self._leaving[pool.resource]
-        self._bus.publish(ServerEnded(pool.resource))
+    def _forget(self, plugin: ResourcePlugin) -> None:
+        plugin.finished.set()
+        if self._leaving.get(plugin.resource) is plugin:
+            del self._leaving[plugin.resource]
+        self._bus.publish(ServerEnded(plugin.resource))
 
     def _kubelet_appeared(self, _: KubeletSocketAppeared) -> None:
-        for pool in self._pools.values():
-            pool.kubelet_appeared()
+        for plugin in self._plugins.values():
+            plugin.kubelet_appeared()
 
     def _folders_changed(self, _: PluginFoldersChanged) -> None:
-        for pool in self._pools.values():
-            pool.recheck()
+        for plugin in self._plugins.values():
+            plugin.recheck()
 
     def _socket_changed(self, hint: PluginSocketChanged) -> None:
         changed = str(hint.path)
-        for pool in self._pools.values():
-            if pool.socket == changed:
-                pool.socket_changed()
+        for plugin in self._plugins.values():
+            if plugin.socket == changed:
+                plugin.socket_changed()

@@ -1,7 +1,7 @@
-"""All that is done in kubelet's folders while the agent runs, off the loop and within limits.
+"""Access to kubelet's folders while the agent runs, in threads and within limits.
 
-The only place where the fault of such a folder (read-only, unsearchable, stale, a circle of links,
-a dead mount, no thread) becomes what the rest knows: KubeletUnavailableError, which is tried again.
+Errors of such a folder (read-only, unsearchable, stale, a loop of links, a dead mount, no thread)
+become KubeletUnavailableError here, and only here; callers try again.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from agent.transport import unix_socket as sockets
 from agent.transport.unix_socket import BoundSocket, Identity
 
 REMOVE_LIMIT_S = 0.5
-"""For the removal of a socket at the end of its server: the process must end soon."""
+"""For removing a socket when its server ends: the process must end soon."""
 
 T = TypeVar("T")
 
 
-async def choose_method(ways: RegistrationMethods, roots: Roots) -> RegistrationMethod:
-    """The way to register now; ``auto`` is the watcher's where its folder exists and is watched.
+async def choose_method(methods: RegistrationMethods, roots: Roots) -> RegistrationMethod:
+    """The method to use now; ``auto`` is the watcher if its folder exists and kubelet watches it.
 
-    A folder that cannot be looked at counts as missing, since kubelet cannot follow it either.
+    A folder that cannot be read counts as missing, since kubelet cannot read it either.
     """
-    if ways.mode != "auto":
-        return ways.mode
-    if ways.is_unwatched:
+    if methods.mode != "auto":
+        return methods.mode
+    if methods.is_unwatched:
         return "legacy"
     folder = roots.plugins_registry
     is_there = await _or_none(folder, folder.is_dir)
@@ -54,7 +54,7 @@ async def is_kubelet_served(roots: Roots) -> bool:
 
 
 async def look_at(path: Path) -> Identity | None:
-    """Which file is at ``path``; None if there is none or that cannot be found out."""
+    """Which file is at ``path``; None if there is none, or if it cannot be read."""
     return await _or_none(path, lambda: sockets.look_at(path))
 
 
@@ -72,7 +72,7 @@ async def bind(path: Path) -> BoundSocket:
 
 
 async def is_in_place(bound: BoundSocket) -> bool:
-    """Whether a socket's path still leads to it; yes where that cannot be found out."""
+    """Whether a socket's path still leads to it; True if the folder cannot be read."""
 
     def look() -> bool:
         return sockets.look_at(bound.path) == bound.identity
@@ -83,14 +83,14 @@ async def is_in_place(bound: BoundSocket) -> bool:
 async def remove(bound: BoundSocket) -> None:
     """Remove a socket's file, unless another file took its place.
 
-    Never raises for the folder's faults: the server of the socket ends all the same, and the next
-    start removes what is left.
+    Does not raise for errors of the folder: the server ends anyway, and the next start removes the
+    file.
     """
     await _or_none(bound.path, bound.unlink, limit_s=REMOVE_LIMIT_S)
 
 
 async def remove_dead(folders: Iterable[Path]) -> tuple[Path, ...]:
-    """Remove the sockets of earlier processes of ours, as far as that can be done."""
+    """Remove the sockets that earlier processes of the agent left, as far as possible."""
     removed: list[Path] = []
     for folder in folders:
 
@@ -102,7 +102,7 @@ async def remove_dead(folders: Iterable[Path]) -> tuple[Path, ...]:
 
 
 async def find_foreign(folders: Iterable[Path], resource: str) -> tuple[Path, ...]:
-    """Sockets of the Go plugin on which it still serves ``resource``."""
+    """Sockets on which the Go plugin still serves ``resource``."""
     live: list[Path] = []
     for folder in folders:
 
@@ -114,13 +114,13 @@ async def find_foreign(folders: Iterable[Path], resource: str) -> tuple[Path, ..
 
 
 def _take_back(bound: BoundSocket) -> None:
-    """Close a socket that came too late; for a thread."""
+    """Close a socket that was bound after the limit; runs in a thread."""
     bound.listener.close()
     bound.unlink()
 
 
 def _folder(path: Path) -> Path:
-    """The folder of kubelet's that ``path`` is, or is in."""
+    """The kubelet folder that ``path`` is, or is in."""
     return path.parent if path.suffix == ".sock" else path
 
 
@@ -131,7 +131,7 @@ async def _call(
     limit_s: float = blocking.LIMIT_S,
     undo: Callable[[T], object] | None = None,
 ) -> T:
-    """The result of ``work``, in the thread of its folder; faults as KubeletUnavailableError."""
+    """Run ``work`` in the thread of its folder; raises KubeletUnavailableError."""
     folder = _folder(path)
     try:
         result = await blocking.call(folder.name, path, work, limit_s=limit_s, undo=undo)
@@ -144,7 +144,7 @@ async def _call(
 async def _or_none(
     path: Path, work: Callable[[], T], *, limit_s: float = blocking.LIMIT_S
 ) -> T | None:
-    """The same for what can be done without: a fault is said once, and the result is None."""
+    """The same for optional work: an error is logged once, and the result is None."""
     try:
         return await _call(path, work, limit_s=limit_s)
     except KubeletUnavailableError as error:

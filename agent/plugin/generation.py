@@ -1,4 +1,4 @@
-"""One attempt of a resource to be served and registered: its state, and the limits it works in."""
+"""One attempt to serve and register a resource: its state and its limits."""
 
 from __future__ import annotations
 
@@ -19,51 +19,51 @@ class Limits:
     stream_s: float = 5.0
     """From registration to ListAndWatch; kubelet opens it at once."""
     undialled_s: float = 60.0
-    """From a socket in the watcher's folder to GetInfo. Kubelet looks each second, and in its own
-    back-off at least every two minutes; a fresh name makes it begin anew."""
+    """From a socket in the watcher's folder to GetInfo. Kubelet looks each second, and during its
+    back-off at least every two minutes; a new name resets the back-off."""
     unwatched_s: float = 10.0
-    """The same where registration is ``auto`` and kubelet.sock is served: then nobody watches the
-    folder, and the resource is registered by kubelet.sock. Kubelet looks into the folder when it
+    """The same if registration is ``auto`` and kubelet.sock is served: then kubelet does not watch
+    the folder, and the resource is registered by kubelet.sock. Kubelet reads the folder when it
     starts, and each second."""
     verdict_s: float = 15.0
     """From GetInfo to NotifyRegistrationStatus; kubelet's own limits add up to less."""
     steady_s: float = 30.0
-    """A generation that lived so long was a success: what ends it is answered at once. What ends
-    earlier, again and again, is answered less and less often, in the rhythm of Retry."""
+    """After a generation that lived this long the next one follows at once. After shorter ones the
+    delays grow as in Retry."""
 
 
 @frozen
 class PluginContext:
-    """What all pools of a fleet share."""
+    """What all resources of a fleet share."""
 
     roots: Roots
     answers: Backend
     bus: Bus
     process_token: str
-    """Eight hex digits that tell this process's sockets from those of others."""
+    """Eight hex digits that make this process's socket names unique."""
     limits: Limits
-    ways: RegistrationMethods
+    methods: RegistrationMethods
 
 
 @define
 class Generation:
-    """What happened to one server since it was made."""
+    """What happened to one server since it was created."""
 
     number: int
-    way: RegistrationMethod
+    method: RegistrationMethod
     server: PoolServer
     service: DevicePluginService
     kubelet: Identity | None
-    """kubelet.sock as it was seen last; None for the watcher's way until something changes."""
+    """The newest known kubelet.sock; None with the watcher method until something changes."""
     began_s: float
     kubelet_since_s: float
     """Loop time (s) of the newest start of kubelet, or of this generation's own start."""
     dialled: bool = False
     streams_before: int = 0
-    """How many streams had been opened when kubelet's plugin watcher last asked who serves."""
+    """How many streams had been opened when kubelet's plugin watcher last called GetInfo."""
     registered: bool = False
     streams_due: int = 1
-    """How many must have been opened by now: a kubelet that registers the socket follows it."""
+    """How many must be opened by now: kubelet opens one after each registration."""
     refusal: str | None = None
     invalidated: str | None = None
-    """What came from outside and ended it: a socket gone, kubelet.sock replaced."""
+    """Why the registration became invalid: the socket was removed, kubelet.sock was replaced."""

@@ -1,4 +1,4 @@
-"""How a plugin server becomes known to kubelet: found by the plugin watcher, or by Register."""
+"""How a plugin server registers with kubelet: through the plugin watcher, or by Register."""
 
 from __future__ import annotations
 
@@ -22,31 +22,32 @@ REGISTER_DEADLINE_S = 10.0
 
 
 class RegistrationMethods:
-    """Which way the resources of this process register; ``auto`` learns what kubelet uses.
+    """Which method the resources of this process use; ``auto`` learns what kubelet supports.
 
-    ``auto`` is the watcher's way where its folder exists. Some kubelets follow another folder, for
-    example where the container runtime made the mount point: then nobody dials the sockets in it,
-    and kubelet.sock is the way until that fails.
+    ``auto`` is the watcher method if its folder exists. Some kubelets watch another folder, for
+    example if the container runtime created the mount point: then kubelet connects to no socket in
+    it, and kubelet.sock is used until that fails.
     """
 
     def __init__(self, mode: RegistrationMode, folder: Path) -> None:
         self.mode = mode
         self._folder = folder
         self.is_unwatched = False
-        """Whether nobody dialled the sockets in the watcher's folder, though kubelet runs."""
+        """Whether kubelet runs, but connects to no socket in the watcher's folder."""
 
     @property
     def note(self) -> str:
-        """What people should know of the way; empty = nothing."""
+        """A note on the method for status; empty = none."""
         if not self.is_unwatched:
             return ""
         return (
-            f"kubelet dials no socket in {self._folder}: resources are registered by kubelet.sock. "
-            "Mount the folder that this kubelet follows, or run with --registration legacy"
+            f"kubelet connects to no socket in {self._folder}, so resources are registered by "
+            "kubelet.sock. Mount the folder that this kubelet watches, or run with "
+            "--registration legacy"
         )
 
-    def nobody_dialled(self, resource: str, limit_s: float) -> None:
-        """A socket was in the watcher's folder for long enough while kubelet.sock was served."""
+    def not_connected(self, resource: str, limit_s: float) -> None:
+        """Kubelet runs, but did not connect to a socket in the watcher's folder in time."""
         self.is_unwatched = True
         logs.emit_once(
             "plugin.unwatched",
@@ -57,11 +58,11 @@ class RegistrationMethods:
         )
 
     def legacy_failed(self) -> None:
-        """A kubelet that runs did not take a registration by kubelet.sock: the watcher is next."""
+        """A running kubelet did not accept a registration by kubelet.sock: try the watcher."""
         self.is_unwatched = False
 
-    def dialled(self) -> None:
-        """Kubelet dialled a socket in the watcher's folder: it is watched."""
+    def connected(self) -> None:
+        """Kubelet connected to a socket in the watcher's folder."""
         self.is_unwatched = False
         logs.forget("plugin.unwatched", str(self._folder))
 
@@ -69,9 +70,9 @@ class RegistrationMethods:
 async def register(
     roots: Roots, resource: str, endpoint: str, options: v1beta1.DevicePluginOptions
 ) -> None:
-    """Announce the socket ``endpoint`` (a file name) the legacy way.
+    """Register the socket ``endpoint`` (a file name) by kubelet.sock, the legacy method.
 
-    Kubelet dials the server behind it before it answers. Raises KubeletUnavailableError.
+    Kubelet connects to the plugin's server before it answers. Raises KubeletUnavailableError.
     """
     request = v1beta1.RegisterRequest(
         version=API_VERSION, endpoint=endpoint, resource_name=resource, options=options

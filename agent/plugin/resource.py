@@ -1,7 +1,7 @@
 """One resource from offer to kubelet: generation after generation of servers, each registered.
 
-An attempt is: serve, register, follow until something is lost. Whatever ends it, the old streams
-are closed before the next generation registers.
+An attempt is: serve, register, follow until the stream, the socket or kubelet.sock is lost. The old
+streams are always closed before the next generation registers.
 """
 
 from __future__ import annotations
@@ -31,31 +31,31 @@ from agent.tasks import QUICK_TRIES, Retry
 from agent.transport.unix_socket import socket_path, socket_token
 from agent.wakeup import Wakeup
 
-HASTE_S = 0.05
-"""A generation undone from outside within less is not made anew without a pause."""
+MIN_LIFE_S = 0.05
+"""After a generation that was invalidated earlier than this, the next one waits first."""
 KUBELET_REPLACED = "kubelet.sock was replaced"
-FAREWELL_LIMIT_S = 0.25
-"""For kubelet to take the empty list of a resource that is no more."""
+EMPTY_LIST_LIMIT_S = 0.25
+"""For kubelet to read the empty list of a resource that is removed."""
 
 
 class ResourcePlugin:
     """Keeps one resource registered, from the first offer until ``retire`` or ``stop``."""
 
     def __init__(
-        self, offer: DeviceListing, surroundings: PluginContext, after: asyncio.Event | None = None
+        self, offer: DeviceListing, context: PluginContext, after: asyncio.Event | None = None
     ) -> None:
         self.resource = offer.resource
         self.finished = asyncio.Event()
-        """Set by whoever runs the pool, once it ran to its end."""
-        self._around = surroundings
+        """Set by the caller of ``run`` after it ended."""
+        self._context = context
         self._after = after
         self._signal = Wakeup()
         self._device_list = DeviceList(self._signal, self)
         self._device_list.publish(offer.devices, offer.seen_at)
         self._retry = Retry()
         self._hinted = asyncio.Event()
-        """Set when the files of kubelet's folders may have changed since they were looked at."""
-        self._now: Generation | None = None
+        """Set when files in kubelet's folders may have changed since they were last checked."""
+        self._current: Generation | None = None
         self._ending = False
         self._empty_first = False
         self._bug: Exception | None = None
@@ -70,18 +70,18 @@ class ResourcePlugin:
         self._device_list.publish(offer.devices, offer.seen_at)
 
     def retire(self) -> None:
-        """End with an empty list: the resource is no more."""
+        """End with an empty list: the resource is removed."""
         self._empty_first = True
         self.stop()
 
     def stop(self) -> None:
-        """End as is: kubelet keeps the capacity for whoever registers next."""
+        """End without an empty list: kubelet keeps the capacity for the next registration."""
         self._ending = True
         self._retry.hint()
         self._signal.wake()
 
     def kubelet_appeared(self) -> None:
-        """kubelet.sock was made: a new kubelet knows nothing of a legacy registration."""
+        """kubelet.sock was created: a new kubelet has no legacy registration of this resource."""
         self._retry.hint()
         self._hinted.set()
 
@@ -90,38 +90,38 @@ class ResourcePlugin:
         self.kubelet_appeared()
 
     def socket_changed(self) -> None:
-        """Something happened to the socket's file: it was made, removed or replaced."""
+        """The socket's file was created, removed or replaced."""
         self._hinted.set()
 
-    async def _follow_files(self, now: Generation) -> None:
-        """End the generation once its socket or its kubelet.sock is another file than before."""
+    async def _follow_files(self, current: Generation) -> None:
+        """Invalidate the generation when its socket or its kubelet.sock is removed or replaced."""
         while True:
             await self._hinted.wait()
             self._hinted.clear()
-            await self._look_at_files(now)
+            await self._check_files(current)
 
-    async def _look_at_files(self, now: Generation) -> None:
-        seen = await folders.look_at(self._around.roots.kubelet_socket)
-        if seen is not None and seen != now.kubelet:
-            if now.way == "legacy":
-                self._undo(KUBELET_REPLACED)
+    async def _check_files(self, current: Generation) -> None:
+        seen = await folders.look_at(self._context.roots.kubelet_socket)
+        if seen is not None and seen != current.kubelet:
+            if current.method == "legacy":
+                self._invalidate(KUBELET_REPLACED)
             else:
-                now.kubelet, now.kubelet_since_s = seen, self._loop_s()
+                current.kubelet, current.kubelet_since_s = seen, self._loop_s()
                 self._signal.wake()
-        if not await now.server.is_in_place():
-            self._undo("the socket was removed")
+        if not await current.server.is_in_place():
+            self._invalidate("the socket was removed")
 
     @property
     def socket(self) -> str | None:
-        """Path of the socket being served."""
-        return str(self._now.server.path) if self._now else None
+        """Path of the current socket."""
+        return str(self._current.server.path) if self._current else None
 
     def state(self) -> PoolServerState:
-        """How the resource stands with kubelet."""
-        now = self._now
+        """The state of the registration."""
+        current = self._current
         return PoolServerState(
             resource=self.resource,
-            registered_by=now.way if now and now.registered else None,
+            registered_by=current.method if current and current.registered else None,
             generation=self._generations,
             stream_live=self._device_list.live,
             socket=self.socket,
@@ -129,11 +129,11 @@ class ResourcePlugin:
             lists_pushed=self._lists_pushed,
             last_error=self._last_error,
             since_s=self._since_s,
-            note=self._around.ways.note,
+            note=self._context.methods.note,
         )
 
     async def run(self) -> None:
-        """Serve until asked to end; a fault in an answer comes out as the exception it was."""
+        """Serve until asked to end; re-raises an unexpected exception of an answer."""
         if self._after is not None:
             await self._after.wait()
         while not self._ending:
@@ -156,57 +156,57 @@ class ResourcePlugin:
             await self._retry.wait()
 
     def _forget_ends(self) -> None:
-        """A generation lived: the next end of one is news again."""
+        """A generation was stable: log the next end of one again."""
         logs.forget("plugin.stream_lost", self.resource)
         logs.forget("plugin.invalidated", self.resource)
         logs.forget("plugin.unsteady", self.resource)
 
     def _note_short_life(self) -> None:
-        """A generation was registered, and ended soon; several of them in a row are a problem."""
+        """A generation ended soon after its registration; log it if several in a row did."""
         if self._retry.failures >= QUICK_TRIES and not self._ending:
             logs.emit_once(
                 "plugin.unsteady",
                 self.resource,
                 resource=self.resource,
-                within_s=self._around.limits.steady_s,
+                within_s=self._context.limits.steady_s,
             )
 
     async def _serve(self) -> bool:
-        """One generation; tells whether it ended so that the next may follow at once."""
+        """Run one generation; returns whether the next may follow at once."""
         self._hinted.clear()
-        now = await self._make_generation()
+        current = await self._make_generation()
         self._device_list.begin()
-        self._now = now
-        following = asyncio.create_task(self._follow_files(now))
+        self._current = current
+        following = asyncio.create_task(self._follow_files(current))
         following.add_done_callback(self._note_if_failed)
         try:
-            await now.server.start()
-            await self._register(now)
-            return await self._follow(now)
+            await current.server.start()
+            await self._register(current)
+            return await self._follow(current)
         finally:
             following.cancel()
             if self._empty_first:
-                await self._say_farewell()
-            await now.server.close(
+                await self._send_empty_list()
+            await current.server.close(
                 self._device_list.end,
-                is_answered=lambda: not now.service.answering,
+                is_answered=lambda: not current.service.answering,
                 is_ended=lambda: not self._device_list.live,
                 is_urgent=lambda: self._ending,
             )
             await asyncio.gather(following, return_exceptions=True)
-            self._now = None
-            self._touch()
+            self._current = None
+            self._note_change()
 
     async def _make_generation(self) -> Generation:
-        roots = self._around.roots
-        way = await folders.choose_method(self._around.ways, roots)
-        await self._warn_of_others()
+        roots = self._context.roots
+        way = await folders.choose_method(self._context.methods, roots)
+        await self._warn_of_other_plugins()
         kubelet = await folders.require_kubelet_socket(roots) if way == "legacy" else None
         self._generations += 1
         folder = roots.plugins_registry if way == "watcher" else roots.device_plugins
-        token = socket_token(self._generations, self._around.process_token)
+        token = socket_token(self._generations, self._context.process_token)
         service = DevicePluginService(
-            self.resource, self._device_list, self._around.answers, self._note_bug
+            self.resource, self._device_list, self._context.answers, self._note_bug
         )
         handshake = RegistrationService(self.resource, self._note_dialled, self._note_verdict)
         path = socket_path(folder, self.resource, token)
@@ -214,57 +214,57 @@ class ResourcePlugin:
         now_s = self._loop_s()
         return Generation(self._generations, way, server, service, kubelet, now_s, now_s)
 
-    async def _register(self, now: Generation) -> None:
-        if now.way == "watcher":
+    async def _register(self, current: Generation) -> None:
+        if current.method == "watcher":
             await await_verdict(
-                self.resource, now, self._around, self._signal, lambda: self._is_over(now)
+                self.resource, current, self._context, self._signal, lambda: self._is_over(current)
             )
             return
         call = register(
-            self._around.roots, self.resource, now.server.path.name, now.service.options
+            self._context.roots, self.resource, current.server.path.name, current.service.options
         )
         try:
-            is_answered = await self._signal.run_unless(lambda: self._is_over(now), call)
+            is_answered = await self._signal.run_unless(lambda: self._is_over(current), call)
         except KubeletUnavailableError:
-            if await folders.is_kubelet_served(self._around.roots):
-                self._around.ways.legacy_failed()
+            if await folders.is_kubelet_served(self._context.roots):
+                self._context.methods.legacy_failed()
             raise
         if is_answered:
-            self._note_registered(now)
-            if not await now.server.is_in_place():
-                self._undo("the socket was removed")
+            self._note_registered(current)
+            if not await current.server.is_in_place():
+                self._invalidate("the socket was removed")
 
-    async def _follow(self, now: Generation) -> bool:
+    async def _follow(self, current: Generation) -> bool:
         missing = f"{self.resource}: registered, but kubelet did not ask for the list"
-        while not self._is_over(now):
+        while not self._is_over(current):
             await await_within(
                 self._signal,
-                self._around.limits.stream_s,
+                self._context.limits.stream_s,
                 missing,
-                lambda: self._device_list.opened >= now.streams_due or self._is_over(now),
+                lambda: self._device_list.opened >= current.streams_due or self._is_over(current),
             )
             await self._signal.until(
                 lambda: (
                     not self._device_list.live
-                    or self._device_list.opened < now.streams_due
-                    or self._is_over(now)
+                    or self._device_list.opened < current.streams_due
+                    or self._is_over(current)
                 )
             )
             if not self._device_list.live:
                 break
-        if now.refusal is not None:
-            raise KubeletUnavailableError(f"{self.resource}: kubelet refused: {now.refusal}")
-        age_s = self._loop_s() - now.began_s
-        is_of_kubelet = now.invalidated == KUBELET_REPLACED
-        return age_s >= (HASTE_S if is_of_kubelet else self._around.limits.steady_s)
+        if current.refusal is not None:
+            raise KubeletUnavailableError(f"{self.resource}: kubelet refused: {current.refusal}")
+        age_s = self._loop_s() - current.began_s
+        is_of_kubelet = current.invalidated == KUBELET_REPLACED
+        return age_s >= (MIN_LIFE_S if is_of_kubelet else self._context.limits.steady_s)
 
-    def _is_over(self, now: Generation) -> bool:
-        return bool(self._ending or self._bug or now.invalidated or now.refusal is not None)
+    def _is_over(self, current: Generation) -> bool:
+        return bool(self._ending or self._bug or current.invalidated or current.refusal is not None)
 
-    async def _say_farewell(self) -> None:
+    async def _send_empty_list(self) -> None:
         self._device_list.publish(())
         with suppress(TimeoutError):
-            async with asyncio.timeout(FAREWELL_LIMIT_S):
+            async with asyncio.timeout(EMPTY_LIST_LIMIT_S):
                 await self._signal.until(
                     lambda: (
                         not self._device_list.live
@@ -273,21 +273,21 @@ class ResourcePlugin:
                 )
 
     def stream_opened(self) -> None:
-        """Kubelet follows the list."""
-        self._touch()
+        """Kubelet opened a stream."""
+        self._note_change()
         logs.emit("plugin.stream_opened", resource=self.resource, generation=self._generations)
-        self._around.bus.publish(StreamOpened(self.resource, self._generations))
+        self._context.bus.publish(StreamOpened(self.resource, self._generations))
 
     def stream_lost(self) -> None:
-        """Kubelet follows the list no more, and will never ask for it again by itself."""
-        self._touch()
+        """Kubelet's stream ended; kubelet does not open another one by itself."""
+        self._note_change()
         logs.emit_once(
             "plugin.stream_lost",
             self.resource,
             resource=self.resource,
             generation=self._generations,
         )
-        self._around.bus.publish(StreamLost(self.resource, self._generations))
+        self._context.bus.publish(StreamLost(self.resource, self._generations))
 
     def list_pushed(
         self, sequence: int, devices: tuple[ListedDevice, ...], seen_at: float | None
@@ -303,49 +303,49 @@ class ResourcePlugin:
             unhealthy=unhealthy,
             sequence=sequence,
         )
-        self._around.bus.publish(ListPushed(self.resource, healthy, unhealthy, sequence, seen_at))
+        self._context.bus.publish(ListPushed(self.resource, healthy, unhealthy, sequence, seen_at))
 
     def _note_dialled(self) -> None:
-        if self._now is not None:
-            self._now.dialled = True
-            self._around.ways.dialled()
-            self._now.streams_before = self._device_list.opened
+        if self._current is not None:
+            self._current.dialled = True
+            self._context.methods.connected()
+            self._current.streams_before = self._device_list.opened
             self._signal.wake()
 
     def _note_verdict(self, accepted: bool, error: str) -> None:  # noqa: FBT001 - a callback
-        if self._now is None:
+        if self._current is None:
             return
         if accepted:
-            self._note_registered(self._now)
+            self._note_registered(self._current)
         else:
-            self._now.refusal = error or "no reason given"
+            self._current.refusal = error or "no reason given"
         self._signal.wake()
 
-    def _note_registered(self, now: Generation) -> None:
-        now.registered = True
-        now.streams_due = now.streams_before + 1
+    def _note_registered(self, current: Generation) -> None:
+        current.registered = True
+        current.streams_due = current.streams_before + 1
         self._registrations += 1
         self._last_error = None
-        self._touch()
+        self._note_change()
         logs.forget("plugin.registration_failed", self.resource)
-        name = now.server.path.name
+        name = current.server.path.name
         logs.emit(
             "plugin.registered",
             resource=self.resource,
-            method=now.way,
-            generation=now.number,
+            method=current.method,
+            generation=current.number,
             socket=name,
         )
-        self._around.bus.publish(Registered(self.resource, now.way, now.number, name))
+        self._context.bus.publish(Registered(self.resource, current.method, current.number, name))
 
     def _note_failure(self, error: str) -> None:
         self._last_error = error
-        self._touch()
+        self._note_change()
         logs.emit_once(
             "plugin.registration_failed", self.resource, resource=self.resource, error=error
         )
         failures = self._retry.failures + 1
-        self._around.bus.publish(RegistrationFailed(self.resource, error, failures))
+        self._context.bus.publish(RegistrationFailed(self.resource, error, failures))
 
     def _note_bug(self, bug: Exception) -> None:
         self._bug = bug
@@ -356,19 +356,19 @@ class ResourcePlugin:
         if isinstance(error, Exception):
             self._note_bug(error)
 
-    def _undo(self, why: str) -> None:
-        if self._now is not None and self._now.invalidated is None:
-            self._now.invalidated = why
+    def _invalidate(self, why: str) -> None:
+        if self._current is not None and self._current.invalidated is None:
+            self._current.invalidated = why
             logs.emit_once("plugin.invalidated", self.resource, resource=self.resource, why=why)
             self._signal.wake()
 
-    async def _warn_of_others(self) -> None:
-        roots = self._around.roots
+    async def _warn_of_other_plugins(self) -> None:
+        roots = self._context.roots
         both = (roots.device_plugins, roots.plugins_registry)
         for path in await folders.find_foreign(both, self.resource):
             logs.emit_once("plugin.conflict", str(path), resource=self.resource, socket=path)
 
-    def _touch(self) -> None:
+    def _note_change(self) -> None:
         self._since_s = self._loop_s()
 
     def _loop_s(self) -> float:

@@ -1,4 +1,4 @@
-"""The gRPC services of one resource: requests to values, values to replies, errors to statuses."""
+"""The gRPC services of one resource: decode requests, encode replies, map errors to statuses."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _RESET_LIMIT_S = 0.1
 
 @contextmanager
 def _errors_as_statuses(report_bug: Callable[[Exception], None]) -> Iterator[None]:
-    """The one place where errors get their gRPC status; the text ends up in the pod's event."""
+    """Map errors to gRPC statuses; kubelet shows the text in an event of the pod."""
     try:
         yield
     except UnknownDeviceError as error:
@@ -49,9 +49,9 @@ def _status(status: Status, error: AgentError) -> GRPCError:
 
 
 class DevicePluginService(v1beta1.DevicePluginBase):
-    """What kubelet asks of one resource; answers come from ``answers``, lists from ``feed``.
+    """The DevicePlugin service of one resource, with the answers of ``answers``.
 
-    A fault of the agent itself is answered as INTERNAL and handed to ``report_bug``.
+    An unexpected exception is answered as INTERNAL and passed to ``report_bug``.
     """
 
     def __init__(
@@ -72,26 +72,26 @@ class DevicePluginService(v1beta1.DevicePluginBase):
     async def get_device_plugin_options(
         self, message: v1beta1.Empty
     ) -> v1beta1.DevicePluginOptions:
-        """Which of the optional calls kubelet shall make."""
+        """Which of the optional calls kubelet should make."""
         del message
         return self.options
 
     async def list_and_watch(
         self, message: v1beta1.Empty
     ) -> AsyncIterator[v1beta1.ListAndWatchResponse]:
-        """The full list, and again at each change."""
+        """Stream the full list, now and after each change."""
         del message
         task = asyncio.current_task()
         if task is None:
             return
         async with aclosing(cast("Any", self._device_list.follow(task))) as lists:
             async for encoded in lists:
-                self._tell_if_too_long(len(encoded))
+                self._warn_if_too_long(len(encoded))
                 # The codec passes bytes that are already a message.
                 yield cast("v1beta1.ListAndWatchResponse", encoded)
 
-    def _tell_if_too_long(self, size: int) -> None:
-        """Kubelet ends the stream at a message over gRPC's limit, and loses the resource."""
+    def _warn_if_too_long(self, size: int) -> None:
+        """Log a list over gRPC's limit: kubelet ends the stream, and the resource is lost."""
         if size <= MAX_MESSAGE_BYTES:
             logs.forget("plugin.list_too_long", self._resource)
             return
@@ -105,7 +105,7 @@ class DevicePluginService(v1beta1.DevicePluginBase):
         )
 
     async def allocate(self, message: v1beta1.AllocateRequest) -> v1beta1.AllocateResponse:
-        """One answer for each container asked about, or none at all."""
+        """One answer for each container, or an error for all of them."""
         with self._busy(), _errors_as_statuses(self._report_bug):
             allocations = [
                 await self._answers.allocate(self._resource, tuple(request.devices_ids))
@@ -118,7 +118,7 @@ class DevicePluginService(v1beta1.DevicePluginBase):
     async def get_preferred_allocation(
         self, message: v1beta1.PreferredAllocationRequest
     ) -> v1beta1.PreferredAllocationResponse:
-        """Which devices kubelet should take, for each container asked about."""
+        """Which devices kubelet should prefer, for each container."""
         with self._busy(), _errors_as_statuses(self._report_bug):
             choices = [
                 await self._answers.prefer(
@@ -138,7 +138,7 @@ class DevicePluginService(v1beta1.DevicePluginBase):
     async def pre_start_container(
         self, message: v1beta1.PreStartContainerRequest
     ) -> v1beta1.PreStartContainerResponse:
-        """Nothing is needed before a container starts; kubelet is told so and does not ask."""
+        """Do nothing; kubelet does not call it, since the options do not ask for it."""
         del message
         return v1beta1.PreStartContainerResponse()
 
@@ -157,13 +157,13 @@ class DevicePluginService(v1beta1.DevicePluginBase):
         stream: Stream[Any, Any],
         request: Any,  # noqa: ANN401 - betterproto2's signature
     ) -> None:
-        """Send what the handler yields; its clean-up runs at once, however the stream ends."""
+        """Send what the handler yields; close the handler as soon as the stream ends."""
         async with aclosing(cast("Any", handler(request))) as messages:
             try:
                 async for message in messages:
                     await stream.send_message(message)
             except asyncio.CancelledError:
-                # Overtaken or shut down in the middle of a list: the peer shall not wait for more.
+                # Replaced or stopped while sending a list: tell the peer that no more follows.
                 with suppress(TimeoutError, H2Error):
                     async with asyncio.timeout(_RESET_LIMIT_S):
                         await stream.cancel()
@@ -171,7 +171,7 @@ class DevicePluginService(v1beta1.DevicePluginBase):
 
 
 class RegistrationService(pluginregistration.RegistrationBase):
-    """The plugin's half of the watcher handshake; ``dialled`` and ``notified`` follow it."""
+    """The plugin's part of the watcher handshake; calls ``dialled``, then ``notified``."""
 
     def __init__(
         self, resource: str, dialled: Callable[[], None], notified: Callable[[bool, str], None]
@@ -183,7 +183,7 @@ class RegistrationService(pluginregistration.RegistrationBase):
     async def get_info(
         self, message: pluginregistration.InfoRequest
     ) -> pluginregistration.PluginInfo:
-        """Who serves this socket; an empty endpoint means that the same socket has the API."""
+        """What this socket serves; an empty endpoint means that it serves the API itself."""
         del message
         self._dialled()
         return pluginregistration.PluginInfo(
@@ -193,7 +193,7 @@ class RegistrationService(pluginregistration.RegistrationBase):
     async def notify_registration_status(
         self, message: pluginregistration.RegistrationStatus
     ) -> pluginregistration.RegistrationStatusResponse:
-        """Kubelet's verdict."""
+        """Kubelet reports the outcome of the registration."""
         self._notified(message.plugin_registered, message.error)
         return pluginregistration.RegistrationStatusResponse()
 

@@ -1,4 +1,4 @@
-"""The watcher's way of registration: what kubelet's plugin watcher is waited for, and how long."""
+"""Registration by kubelet's plugin watcher: waits for its calls, each within a limit."""
 
 from __future__ import annotations
 
@@ -14,59 +14,60 @@ from agent.wakeup import Wakeup
 
 async def await_verdict(
     resource: str,
-    now: Generation,
-    around: PluginContext,
+    current: Generation,
+    context: PluginContext,
     signal: Wakeup,
     is_over: Callable[[], bool],
 ) -> None:
     """Wait until kubelet accepted the socket in the watcher's folder, or ``is_over``.
 
-    Raises KubeletUnavailableError if kubelet does not dial it, or gives no verdict, in time.
+    Raises KubeletUnavailableError if kubelet does not connect to it, or does not report the
+    outcome, in time.
     """
 
     def is_dialled() -> bool:
-        return now.dialled or now.registered or is_over()
+        return current.dialled or current.registered or is_over()
 
-    await _await_dial(resource, now, around, signal, is_dialled)
+    await _await_dial(resource, current, context, signal, is_dialled)
     await await_within(
         signal,
-        around.limits.verdict_s,
-        f"{resource}: kubelet asked who serves the socket, then gave no verdict",
-        lambda: now.registered or is_over(),
+        context.limits.verdict_s,
+        f"{resource}: kubelet called GetInfo, but not NotifyRegistrationStatus",
+        lambda: current.registered or is_over(),
     )
 
 
 async def _await_dial(
     resource: str,
-    now: Generation,
-    around: PluginContext,
+    current: Generation,
+    context: PluginContext,
     signal: Wakeup,
     is_dialled: Callable[[], bool],
 ) -> None:
-    """Wait for kubelet's dial; a shorter time where another way is left and kubelet runs."""
-    limits, ways = around.limits, around.ways
+    """Wait until kubelet connects; shorter if the legacy method is left and kubelet runs."""
+    limits, methods = context.limits, context.methods
     loop = asyncio.get_running_loop()
-    ends_s = now.began_s + limits.undialled_s
+    ends_s = current.began_s + limits.undialled_s
     while True:
-        since_s = now.kubelet_since_s
+        since_s = current.kubelet_since_s
         until_s = since_s + limits.unwatched_s
-        is_last = ways.mode != "auto" or not loop.time() < until_s < ends_s
+        is_last = methods.mode != "auto" or not loop.time() < until_s < ends_s
         with suppress(TimeoutError):
             async with asyncio.timeout_at(ends_s if is_last else until_s):
-                await signal.until(lambda: is_dialled() or now.kubelet_since_s > since_s)  # noqa: B023
+                await signal.until(lambda: is_dialled() or current.kubelet_since_s > since_s)  # noqa: B023
         if is_dialled():
             return
-        if now.kubelet_since_s > since_s:
-            continue  # kubelet started: it has its time from now on
-        if not is_last and await folders.is_kubelet_served(around.roots):
-            ways.nobody_dialled(resource, limits.unwatched_s)
+        if current.kubelet_since_s > since_s:
+            continue  # kubelet started: it has its time from then on
+        if not is_last and await folders.is_kubelet_served(context.roots):
+            methods.not_connected(resource, limits.unwatched_s)
             raise _undialled(resource, limits.unwatched_s)
         if is_last:
             raise _undialled(resource, limits.undialled_s)
 
 
 def _undialled(resource: str, limit_s: float) -> KubeletUnavailableError:
-    text = f"no word from kubelet's plugin watcher within {limit_s:g} s"
+    text = f"kubelet's plugin watcher did not connect within {limit_s:g} s"
     return KubeletUnavailableError(f"{resource}: {text}")
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -47,3 +48,8 @@ def test_every_command_is_in_the_script(shell: str) -> None:
     text = script(shell)
     for name in COMMANDS:
         assert name in text
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_command_has_a_module_of_its_name(name: str) -> None:
+    assert callable(import_module(f"agent.cli.{name}").command)

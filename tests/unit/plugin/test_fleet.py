@@ -114,7 +114,7 @@ async def test_a_socket_that_no_watcher_dials_gets_a_fresh_name(roots: Roots) ->
         node.fleet.apply((offer(VF, "a"),))
         await node.until(lambda: len(node.of(RegistrationFailed)) == 3)
         failure = node.of(RegistrationFailed)[2]
-        assert failure.error == f"{VF}: no word from kubelet's plugin watcher within 0.05 s"
+        assert failure.error == f"{VF}: kubelet's plugin watcher did not connect within 0.05 s"
         assert failure.failures == 3
         assert len(plugin_sockets(roots.plugins_registry)) <= 1
 

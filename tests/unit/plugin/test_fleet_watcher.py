@@ -181,7 +181,7 @@ async def test_a_kubelet_that_is_down_for_long_does_not_change_the_way(
         node.fleet.apply((offer(VF, "a"),))
         await node.until(lambda: len(node.of(RegistrationFailed)) == 2)
         assert {e.error for e in node.of(RegistrationFailed)} == {
-            f"{VF}: no word from kubelet's plugin watcher within 0.3 s"
+            f"{VF}: kubelet's plugin watcher did not connect within 0.3 s"
         }
         with Kubelet(roots.kubelet, watcher=True) as kubelet:
             await node.kubelet_has(kubelet, VF, "a")
@@ -197,7 +197,7 @@ async def test_the_watcher_is_tried_again_where_kubelet_refuses_the_legacy_way(
             node.fleet.apply((offer(VF, "a"),))
             await node.kubelet_has(kubelet, VF, "a")
             errors = [e.error.removeprefix(f"{VF}: ") for e in node.of(RegistrationFailed)]
-            undialled = "no word from kubelet's plugin watcher within 0.05 s"
+            undialled = "kubelet's plugin watcher did not connect within 0.05 s"
             assert errors[0] == errors[2] == undialled
             assert "refused by the test" in errors[1]
 
@@ -222,5 +222,5 @@ async def test_a_kubelet_that_dialled_gets_its_time_for_the_verdict(roots: Roots
             )
             await node.until(lambda: node.of(RegistrationFailed))
         assert node.of(RegistrationFailed)[0].error == (
-            f"{VF}: kubelet asked who serves the socket, then gave no verdict within 0.05 s"
+            f"{VF}: kubelet called GetInfo, but not NotifyRegistrationStatus within 0.05 s"
         )
