@@ -1,1 +1,1 @@
-"""Pure judgement of device health: what is wrong, and when good news may be told."""
+"""Pure decisions on device health: which check fails, and when a recovery is reported."""

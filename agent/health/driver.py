@@ -1,10 +1,17 @@
-"""Health check *driver*: while a pod holds a device, its driver and nodes must stay as promised.
+"""Health check *driver*: the driver and the device nodes that a pod was promised must stay.
 
-A device that nobody holds needs no check: one whose driver changes leaves the pool by itself.
+The selected facts are checked only while a pod holds the device: a free device whose driver
+changes leaves the pool with the next scan. Device nodes are checked for free devices too, since an
+allocation without them would fail. RDMA and vDPA devices may be missing here, because a pod's
+network namespace hides them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Container
+from functools import partial
+
+from agent.health.check import Check, CheckInputs, MemberCheck
 from agent.health.verdict import HEALTHY, Cause, Health
 from agent.model.snapshot import Snapshot
 from agent.pools.allocation import lost_node
@@ -13,27 +20,37 @@ from agent.pools.usable import NO_DRIVER
 from agent.selectors import SELECTORS
 
 
-def check_driver(member: Member, snapshot: Snapshot, *, held: bool) -> Health:
-    """Unhealthy where the driver of a held device left the pool's selectors, or a node is missing.
+def check_driver(snapshot: Snapshot, held: Container[str], member: Member) -> Health:
+    """Unhealthy if a held device no longer has its driver, or if a device node is missing.
 
-    A device without any driver is Unhealthy too: a scan takes it from the pool unless a pod holds
-    it.
-
-    A node is looked at for free devices too: without it an allocation would fail. RDMA and vDPA
-    devices that are not here are no fault, since a pod's namespace hides them.
+    ``held`` are the ids of the devices that pods hold from the pool. A device without any driver
+    is Unhealthy too: a scan removes it from the pool unless a pod holds it.
     """
     device = member.device
     if not member.present:
         return HEALTHY
-    if held:
-        for criterion in member.selectors.criteria:
-            selector = SELECTORS[criterion.key]
-            if selector.is_promised and not selector.matches(device, criterion.wanted, snapshot):
-                fact = selector.describe(device, snapshot)
-                wanted = selector.text_of(criterion.wanted)
-                return Health(Cause.DRIVER, f"{fact}, but the pool selects {selector.key} {wanted}")
+    if device.id in held and (changed := _broken_promise(member, snapshot)):
+        return Health(Cause.DRIVER, changed)
     if device.lacks_driver:
         return Health(Cause.DRIVER, NO_DRIVER)
-    if lack := lost_node(member, snapshot.nodes):
-        return Health(Cause.NODE, lack)
+    if missing := lost_node(member, snapshot.nodes):
+        return Health(Cause.NODE, missing)
     return HEALTHY
+
+
+def _broken_promise(member: Member, snapshot: Snapshot) -> str:
+    """Which fact that must stay has changed; empty = none."""
+    for criterion in member.selectors.criteria:
+        selector = SELECTORS[criterion.key]
+        if selector.is_promised and not selector.matches(member.device, criterion.wanted, snapshot):
+            fact = selector.describe(member.device, snapshot)
+            wanted = selector.text_of(criterion.wanted)
+            return f"{fact}, but the pool selects {selector.key} {wanted}"
+    return ""
+
+
+def _prepare(inputs: CheckInputs) -> MemberCheck:
+    return partial(check_driver, inputs.snapshot, inputs.allocated.of(inputs.config.resource))
+
+
+DRIVER = Check(causes=frozenset({Cause.DRIVER, Cause.NODE}), prepare=_prepare)

@@ -13,6 +13,7 @@ from functools import partial
 
 from agent.attrs_classes import frozen
 from agent.config.schema import SelectorObject
+from agent.health.check import Check, CheckInputs, MemberCheck
 from agent.health.verdict import HEALTHY, Cause, Health
 from agent.model.device import Device, InfinibandPort, Netdev, Role
 from agent.model.link import DRIVERS_THAT_STOP_VFS, Links, VfLinkPolicy, link_netdevs
@@ -45,26 +46,19 @@ class _Uplink:
     """That of all its ports."""
 
 
-def check_link(
-    device: Device, snapshot: Snapshot, links: Links, selectors: SelectorObject | None = None
-) -> Health:
-    """Unhealthy where the link that carries the device's traffic is known to be dead."""
-    return LinkAssessor(snapshot, links).judge(device, selectors)
-
-
 class LinkAssessor:
-    """Judges many devices by the same links: what a PF means for its functions is found once."""
+    """Assesses many devices by the same links: the ports of a PF are assessed once."""
 
     def __init__(self, snapshot: Snapshot, links: Links) -> None:
         self._snapshot = snapshot
         self._links = links
         self._uplinks: dict[str, _Uplink] = {}
 
-    def judge(self, device: Device, selectors: SelectorObject | None = None) -> Health:
-        """Unhealthy where the link that carries the device's traffic is known to be dead.
+    def assess(self, device: Device, selectors: SelectorObject | None = None) -> Health:
+        """Unhealthy if the link that carries the device's traffic is known to be down.
 
-        ``selectors`` chose the device: of a PF with several ports, those that its ``pfNames``
-        names count.
+        ``selectors`` is the selector object that chose the device: of a PF with several ports,
+        only those that its ``pfNames`` names count.
         """
         pf = None if device.role is Role.PF else self._snapshot.pf_of(device)
         if pf is None:
@@ -131,12 +125,12 @@ def unproven_pfs(netdevs: Iterable[Netdev], snapshot: Snapshot, links: Links) ->
     down = {n.name for n in newest if n is not None and n.admin_up is False}
     if not down:
         return
-    judge = LinkAssessor(snapshot, links)
+    assessor = LinkAssessor(snapshot, links)
     parents = {d.pf_address for d in snapshot.devices if d.role is not Role.PF}
     for pf in snapshot.pfs.values():
         uplink = links.newest(snapshot.pf_netdev(pf))
         is_down = uplink is not None and uplink.name in down
-        if is_down and pf.id in parents and judge.is_unproven(pf):
+        if is_down and pf.id in parents and assessor.is_unproven(pf):
             yield pf
 
 
@@ -234,3 +228,16 @@ def _by_carrier(netdev: Netdev, name: str) -> Port:
     carrier = has_carrier(netdev)
     fault = Health(Cause.NO_CARRIER, f"{name} has no carrier") if carrier is False else HEALTHY
     return Port(carrier, fault)
+
+
+def _prepare(inputs: CheckInputs) -> MemberCheck:
+    assess = LinkAssessor(inputs.snapshot, inputs.links).assess
+    return lambda member: assess(member.device, member.selectors)
+
+
+LINK = Check(
+    causes=frozenset({Cause.PF_DOWN, Cause.NO_CARRIER, Cause.LINK_DISABLED}),
+    prepare=_prepare,
+    applies_to=lambda config: config.health.link,
+    reads_links=True,
+)

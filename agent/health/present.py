@@ -1,17 +1,24 @@
-"""Health check *present*: a device that a pod holds must still be on the host.
+"""Health check *present*: a device that a pod holds must be on the host.
 
-Only held devices stay in a pool when they vanish; kubelet would show one that is dropped from the
-list as Healthy for ever, so it is told as Unhealthy instead.
+Only held devices stay in a pool when they disappear. Kubelet shows a device that is dropped from
+the list as Healthy for ever, so the device stays in the list as Unhealthy.
 """
 
 from __future__ import annotations
 
+from agent.health.check import Check, CheckInputs, MemberCheck
 from agent.health.verdict import HEALTHY, Cause, Health
 from agent.pools.pool import Member
 
 
-def check_present(member: Member) -> Health:
-    """Unhealthy with cause ``device gone`` where the host has the device no more."""
+def _prepare(_inputs: CheckInputs) -> MemberCheck:
+    return _check
+
+
+def _check(member: Member) -> Health:
     if member.present:
         return HEALTHY
-    return Health(Cause.GONE, "a pod holds it, and the host has it no more")
+    return Health(Cause.GONE, "a pod holds it, and the host no longer has it")
+
+
+PRESENT = Check(causes=frozenset({Cause.GONE}), prepare=_prepare)

@@ -1,4 +1,4 @@
-"""The words of health: a verdict with its cause."""
+"""A verdict on a device's health, with its cause."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from agent.attrs_classes import frozen
 
 
 class Cause(StrEnum):
-    """Why a device is Unhealthy; stable words for logs and metrics."""
+    """Why a device is Unhealthy: stable words for logs and metrics."""
 
     NONE = ""
     GONE = "device gone"
@@ -25,16 +25,17 @@ class Cause(StrEnum):
 
 @frozen(cache_hash=True)
 class Health:
-    """One device's health; ``detail`` is a sentence for people."""
+    """One device's health; ``detail`` is one sentence."""
 
-    cause: Cause = Cause.NONE
+    cause: str = Cause.NONE
+    """A member of :class:`Cause`, or a word that a check declares in its ``causes``."""
     detail: str = ""
     healthy: bool = attrs.field(init=False, eq=False, repr=False)
-    """Whether kubelet is told ``Healthy``."""
+    """Whether the device is Healthy in kubelet's list."""
 
     @healthy.default
     def _is_healthy(self) -> bool:
-        return self.cause is Cause.NONE
+        return not self.cause
 
 
 HEALTHY = Health()

@@ -9,7 +9,7 @@ import pytest
 
 from agent.cli.arguments import build_parser
 from agent.cli.completion import _parsers
-from agent.health.verdict import Cause
+from agent.health.assess import CHECKS
 from agent.http.counters import Counters
 from agent.http.exposition import families
 from agent.log_events import EVENTS
@@ -71,7 +71,7 @@ def test_troubleshooting_has_every_cause_of_unhealthy_devices_and_no_other() -> 
     page = (DOCS / "troubleshooting.md").read_text()
     table = page.split("## Devices are Unhealthy")[1].split("\n## ")[0]
     told = set(re.findall(r"^\| `([^`]+)`", table, re.MULTILINE))
-    assert told == {str(cause) for cause in Cause if cause}
+    assert told == {str(cause) for check in CHECKS for cause in check.causes}
 
 
 def test_every_extension_key_is_named_in_the_migration_guide() -> None:

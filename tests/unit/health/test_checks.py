@@ -14,7 +14,7 @@ from tests.support.pools import assigned, held, pool
 
 DEAD = Netdev("pf0", admin_up=True, carrier=False)
 LIVE = Netdev("pf0", admin_up=True, carrier=True)
-GONE = Health(Cause.GONE, "a pod holds it, and the host has it no more")
+GONE = Health(Cause.GONE, "a pod holds it, and the host no longer has it")
 NO_GROUP = Health(Cause.NODE, "is bound to vfio-pci but has no IOMMU group")
 
 

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from agent.health.link import check_link
 from agent.health.verdict import HEALTHY, Cause, Health
 from agent.model.device import Device, Netdev
 from agent.model.link import LinkFact, Links, VfLinkPolicy
 from agent.model.snapshot import Snapshot
 from tests.support.devices import host, pf, sf, vf
+from tests.support.health import check_link
 
 UPLINK = Netdev("pf0", ifindex=5, link_type="ether", admin_up=True, carrier=True, operstate="up")
 DEAD = Health(Cause.NO_CARRIER, "PF pf0 has no carrier")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from agent.health.link import carriers, check_link, unproven_pfs
+from agent.health.link import carriers, unproven_pfs
 from agent.health.verdict import HEALTHY, Cause, Health
 from agent.model.device import Device, InfinibandPort, Netdev
 from agent.model.link import LinkFact, Links, VfLinkPolicy
 from agent.model.snapshot import Snapshot
 from tests.support.devices import host, pf, sf, vf
+from tests.support.health import check_link
 from tests.support.pools import pool_config
 
 DOWN = Netdev("pf0", ifindex=5, link_type="ether", admin_up=False)

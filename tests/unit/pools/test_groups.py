@@ -36,7 +36,7 @@ def holding(*ids: str, resource: str = VF) -> AllocatedDevices:
     return AllocatedDevices({i: PodOwner(resource, "a", "ns") for i in ids})
 
 
-def causes(pools: Pools, resource: str = VF) -> dict[str, tuple[Cause, str]]:
+def causes(pools: Pools, resource: str = VF) -> dict[str, tuple[str, str]]:
     found = faults(pools.by_resource[resource], pools)
     return {device_id: (health.cause, health.detail) for device_id, health in found.items()}
 
