@@ -14,8 +14,8 @@ from agent.bus import Bus
 from agent.export.given import Records, read_records
 from agent.kubelet.checkpoint import CheckpointReader, Claims
 from agent.kubelet.events import CheckpointChanged, PluginFoldersChanged
+from agent.kubelet.pod_list import AgentPod
 from agent.kubelet.podresources import ANSWER_LIMIT_S, PodResourcesRead, list_pod_resources
-from agent.kubelet.sources import Sources
 from agent.options import RunOptions
 from agent.pools.allocated import PodOwner
 from agent.pools.allocation_tracker import KubeletReport
@@ -46,7 +46,7 @@ class HolderSources:
         self._resources = resources
         self._device_ids = device_ids
         node = options.node_name or platform.node() or None
-        self._sources = Sources(options.pod_name, options.pod_namespace, node)
+        self._own_pod = AgentPod(options.pod_name, options.pod_namespace, node)
         self._checkpoint = CheckpointReader(options.roots)
         self._claims: Claims | None = None
         self._read_at = -READ_AGAIN_S
@@ -69,10 +69,10 @@ class HolderSources:
         """
         asked_at = asyncio.get_running_loop().time()
         claims = await (reading or self.claims())
-        holdings = await list_pod_resources(
-            self._roots, self._resources(), self._sources, limit_s=ANSWER_LIMIT_S
+        allocations = await list_pod_resources(
+            self._roots, self._resources(), self._own_pod, limit_s=ANSWER_LIMIT_S
         )
-        return PodResourcesRead(holdings, asked_at, claims)
+        return PodResourcesRead(allocations, asked_at, claims)
 
     async def claims(self) -> Claims | None:
         """The devices that kubelet's checkpoint names as allocated; None if it cannot be used.
@@ -119,11 +119,11 @@ def report_of(
     claims = read.claims
     if claims is not None:
         claims = frozenset(c for c in claims if is_ours(c.resource, c.device_id))
-    if read.holdings is None:
+    if read.allocations is None:
         return KubeletReport(claims=claims)
     pods: Mapping[str, PodOwner] = {
-        device_id: PodOwner(h.resource, h.pod, h.namespace, h.container)
-        for device_id, h in read.holdings.by_device.items()
-        if is_ours(h.resource, device_id)
+        device_id: PodOwner(a.resource, a.pod, a.namespace, a.container)
+        for device_id, a in read.allocations.by_device.items()
+        if is_ours(a.resource, device_id)
     }
-    return KubeletReport(pods, read.holdings.is_complete, claims)
+    return KubeletReport(pods, read.allocations.is_complete, claims)

@@ -17,8 +17,8 @@ from agent.config.watcher import ConfigStatus
 from agent.discovery.scan import scan
 from agent.health.pool_health import assess_pool
 from agent.kubelet.checkpoint import CheckpointReader
+from agent.kubelet.pod_list import AgentPod
 from agent.kubelet.podresources import list_pod_resources
-from agent.kubelet.sources import Sources
 from agent.model.link import Links
 from agent.pools.allocated import AllocatedDevices, PodOwner
 from agent.pools.assign import assign
@@ -63,7 +63,7 @@ def _held(roots: Roots, config: Config) -> AllocatedDevices:
     holders = {c.device_id: PodOwner(c.resource, uid=c.pod_uid) for c in claims or ()}
     if roots.pod_resources_socket.is_socket():
         asked = list_pod_resources(
-            roots, resources, Sources(node=node_name()), limit_s=KUBELET_LIMIT_S
+            roots, resources, AgentPod(node=node_name()), limit_s=KUBELET_LIMIT_S
         )
         if (told := asyncio.run(asked)) is not None:
             listed = {

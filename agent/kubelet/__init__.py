@@ -1,1 +1,1 @@
-"""Kubelet as seen from the agent: its folders, its sockets, and who holds which device."""
+"""Kubelet as the agent sees it: its folders, its sockets, and which pods hold devices."""

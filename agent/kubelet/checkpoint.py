@@ -1,8 +1,8 @@
-"""Which devices kubelet has given to pods, as its device manager's checkpoint file says.
+"""Which devices kubelet has allocated to pods, by its device manager's checkpoint file.
 
-Kubelet reads this file when it starts, before it has heard of any pod: it is right while the API
-server is away. It may name devices of pods that have ended, since kubelet writes it only when it
-gives devices or gets a list of a plugin. The file is read, never written.
+Kubelet reads this file when it starts, before it knows any pod, so it is also valid while the API
+server is unavailable. It may name devices of pods that have ended, since kubelet writes it only
+when it allocates devices or receives a list from a plugin. The agent only reads the file.
 
 Format (pkg/kubelet/cm/devicemanager/checkpoint in Kubernetes): JSON, ``Data.PodDeviceEntries`` is
 a list of objects with ``PodUID``, ``ContainerName``, ``ResourceName`` and ``DeviceIDs``. The latter
@@ -28,7 +28,7 @@ LIMIT = 8 * 2**20
 
 @frozen
 class Claim:
-    """A device that the checkpoint names as given to a pod."""
+    """A device that the checkpoint names as allocated to a pod."""
 
     resource: str
     device_id: str
@@ -52,9 +52,9 @@ class CheckpointReader:
         self._claims: Claims | None = None
 
     def read(self) -> Claims | None:
-        """All that the file says is given; None where it says nothing that can be understood.
+        """All devices that the file names as allocated; None if it cannot be used.
 
-        A file that is missing, unreadable, no plain file, too large or damaged says nothing.
+        That is a file that is missing, unreadable, not a regular file, too large or damaged.
         """
         try:
             with closing(_Opened(self._path)) as opened:
@@ -73,12 +73,12 @@ class _Opened:
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         self._descriptor = os.open(path, flags)
         facts = os.fstat(self._descriptor)
-        self._is_plain = stat.S_ISREG(facts.st_mode) and facts.st_size <= LIMIT
+        self._is_usable = stat.S_ISREG(facts.st_mode) and facts.st_size <= LIMIT
         self.identity = (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns)
 
     def content(self) -> bytes:
-        """All of it; nothing of what is no plain file of a usual size."""
-        if not self._is_plain:
+        """The whole content; empty if it is not a regular file, or too large."""
+        if not self._is_usable:
             return b""
         with open(self._descriptor, "rb", closefd=False) as file:
             data = file.read(LIMIT + 1)
@@ -99,8 +99,8 @@ def _claims(entries: list[dict[str, Any]]) -> Iterator[Claim]:
     for entry in entries:
         ids = entry["DeviceIDs"] or ()
         lists = ids.values() if isinstance(ids, dict) else (ids,)
-        for device_id in (i for found in lists for i in found or ()):
+        for device_id in (i for device_ids in lists for i in device_ids or ()):
             claim = Claim(entry["ResourceName"], device_id, entry["PodUID"])
             if not all(isinstance(t, str) for t in (claim.resource, device_id, claim.pod_uid)):
-                raise TypeError("a name in the checkpoint is no text")
+                raise TypeError("a name in the checkpoint is not a string")
             yield claim

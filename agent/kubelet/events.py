@@ -1,4 +1,4 @@
-"""Bus events that say that something may have changed about kubelet, so that others look again."""
+"""Bus events: something in kubelet's folders may have changed, so subscribers check it again."""
 
 from __future__ import annotations
 
@@ -9,31 +9,26 @@ from agent.attrs_classes import frozen
 
 @frozen
 class KubeletSocketAppeared:
-    """kubelet.sock was made; kubelet may not listen on it yet."""
-
-
-@frozen
-class KubeletSocketVanished:
-    """kubelet.sock was removed."""
+    """kubelet.sock was created; kubelet may not listen on it yet."""
 
 
 @frozen
 class PluginSocketChanged:
-    """A socket file came to, or left, one of kubelet's folders; or another file took its name."""
+    """A socket file in one of kubelet's folders was created, removed or replaced."""
 
     path: Path
 
 
 @frozen
 class LockFilesChanged:
-    """A lock file was made, removed, or closed by a process: it may be free now."""
+    """A lock file was created, removed, or closed by a process: it may be free now."""
 
 
 @frozen
 class CheckpointChanged:
-    """Kubelet wrote its checkpoint file, or the file is gone."""
+    """Kubelet wrote its checkpoint file, or removed it."""
 
 
 @frozen
 class PluginFoldersChanged:
-    """A folder of kubelet's came or went, or events were lost: anything may have changed."""
+    """A kubelet folder was created or removed, or events were lost: anything may have changed."""

@@ -1,7 +1,12 @@
-"""Reads kubelet's list of pods from its bytes: only what is asked for becomes an object.
+"""Decodes kubelet's list of pods, only as far as it concerns our devices.
 
 An answer may have 16 MiB and hundreds of thousands of device ids of other plugins. A decoder that
 makes objects of all of them takes many times that memory, and seconds.
+
+The list is complete once kubelet has received its pods from the API server. After a restart it
+serves pod-resources before that, and lists no pods, or only static pods, which it reads from files,
+although all other pods still run. All pods of the API server arrive together, so one of them in the
+list shows that it is complete.
 
 Encoding: https://protobuf.dev/programming-guides/encoding. Messages: protos/podresources/v1.
 """
@@ -15,16 +20,40 @@ from agent.attrs_classes import frozen
 from agent.errors import KubeletUnavailableError
 
 PODS_AT_MOST = 65_536
-"""A list of more pods is not kubelet's: 110 is its default limit, and 1,000 are a large node."""
+"""Longer lists are refused: kubelet's default limit is 110 pods, and 1,000 are a large node."""
 _PCI_OR_SF = re.compile(rb"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[01][0-9a-fA-F]\.[0-7]|\.sf\.[0-9]")
-"""What the id of a PCI function or of a sub-function has in it."""
+"""Occurs in the id of a PCI function or a sub-function."""
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _WIDTH = {_FIXED64: 8, _FIXED32: 4}
 
 
 @frozen
+class AgentPod:
+    """The agent's own pod and node, as far as known: shows whether a list of pods is complete."""
+
+    name: str | None = None
+    """$POD_NAME."""
+    namespace: str | None = None
+    """$POD_NAMESPACE."""
+    node: str | None = None
+    """Name of the node: kubelet ends the names of static pods with ``-<node>``."""
+
+    def shows_completeness(self, namespace: str, pod: str) -> bool:
+        """Whether a list that has this pod is complete.
+
+        If the agent's own pod is known, it must be listed; otherwise any pod that is not static.
+        """
+        if self.name is not None and not self._is_static(self.name):
+            return pod == self.name and self.namespace in {None, namespace}
+        return not self._is_static(pod)
+
+    def _is_static(self, pod: str) -> bool:
+        return self.node is not None and pod.endswith(f"-{self.node.lower()}")
+
+
+@frozen
 class ContainerAllocation:
-    """What one container holds of one resource."""
+    """The devices of one resource that one container holds."""
 
     namespace: str
     pod: str
@@ -35,53 +64,55 @@ class ContainerAllocation:
 
 @frozen
 class PodList:
-    """Kubelet's answer, as far as it was asked for."""
+    """Kubelet's answer, as far as it concerns our devices."""
 
-    holdings: tuple[ContainerAllocation, ...]
+    allocations: tuple[ContainerAllocation, ...]
     """Sorted."""
-    is_vouched: bool
-    """Whether a pod is listed that ``vouches`` accepted."""
+    is_complete: bool
+    """Whether a listed pod shows that the list is complete."""
 
 
 def read_pod_list(
-    reply: bytes, resources: Collection[str], vouches: Callable[[str, str], bool]
+    reply: bytes, resources: Collection[str], shows_completeness: Callable[[str, str], bool]
 ) -> PodList:
     """Decode ``ListPodResourcesResponse``.
 
-    Holdings are those of ``resources``, and those of devices whose id may be a PCI function's or a
-    sub-function's, whatever the resource. ``vouches`` is asked with namespace and name of the pods
-    until it accepts one. Raises KubeletUnavailableError for bytes that are no such message.
+    The result has the devices of ``resources``, and of any resource those whose id may be that of a
+    PCI function or a sub-function. ``shows_completeness`` is called with namespace and name of the
+    pods until it returns True. Raises KubeletUnavailableError for malformed bytes.
     """
     try:
-        return _read(reply, resources, vouches)
-    except (IndexError, ValueError) as error:  # the latter with text that is no UTF-8
+        return _read(reply, resources, shows_completeness)
+    except (IndexError, ValueError) as error:  # ValueError also for text that is not UTF-8
         raise KubeletUnavailableError(f"pod-resources not understood: {error}") from error
 
 
-def _read(reply: bytes, resources: Collection[str], vouches: Callable[[str, str], bool]) -> PodList:
+def _read(
+    reply: bytes, resources: Collection[str], shows_completeness: Callable[[str, str], bool]
+) -> PodList:
     names = frozenset(r.encode() for r in resources)
     marks = (*sorted({n.partition(b"/")[0] + b"/" for n in names}), b":", b".sf.")
     found: dict[tuple[str, str, str, str], set[str]] = {}
-    is_vouched = False
+    is_complete = False
     for count, (begin, end) in enumerate(_values(reply, 0, len(reply), 1)):
         if count >= PODS_AT_MOST:
             raise ValueError(f"more than {PODS_AT_MOST} pods")
         is_of_interest = any(reply.find(mark, begin, end) >= 0 for mark in marks)
-        if is_vouched and not is_of_interest:
+        if is_complete and not is_of_interest:
             continue
         name, namespace = _text(reply, begin, end, 1), _text(reply, begin, end, 2)
-        is_vouched = is_vouched or vouches(namespace, name)
+        is_complete = is_complete or shows_completeness(namespace, name)
         if is_of_interest:
             for container, resource, ids in _devices(reply, begin, end, names):
                 found.setdefault((namespace, name, container, resource), set()).update(ids)
     wanted = (ContainerAllocation(*key, tuple(sorted(found[key]))) for key in sorted(found))
-    return PodList(tuple(wanted), is_vouched)
+    return PodList(tuple(wanted), is_complete)
 
 
 def _devices(
     reply: bytes, begin: int, end: int, names: Collection[bytes]
 ) -> Iterator[tuple[str, str, list[str]]]:
-    """(container, resource, ids) of each entry of a pod that concerns us.
+    """(container, resource, ids) of each entry of a pod that may name our devices.
 
     Kubelet makes one entry for each NUMA node, not one for each resource.
     """
@@ -97,12 +128,12 @@ def _devices(
 
 
 def _text(reply: bytes, begin: int, end: int, wanted: int) -> str:
-    """A field of text."""
+    """A string field."""
     return str(_bytes(reply, begin, end, wanted), "utf-8")
 
 
 def _bytes(reply: bytes, begin: int, end: int, wanted: int) -> bytes:
-    """A field; the last one counts, as protobuf has it, and a missing one is empty."""
+    """The last occurrence of a field, as protobuf requires; empty if there is none."""
     found = b""
     for b, e in _values(reply, begin, end, wanted):
         found = reply[b:e]
@@ -110,9 +141,9 @@ def _bytes(reply: bytes, begin: int, end: int, wanted: int) -> bytes:
 
 
 def _values(reply: bytes, begin: int, end: int, wanted: int) -> Iterator[tuple[int, int]]:
-    """Begin and end of each value of the field ``wanted``, which has a length; others are skipped.
+    """Start and end of each value of the length-delimited field ``wanted``.
 
-    Raises ValueError where the field is of another type, or anything is cut off.
+    Raises ValueError if the field has another wire type, or if anything is cut off.
     """
     at = begin
     while at < end:
@@ -137,7 +168,7 @@ def _values(reply: bytes, begin: int, end: int, wanted: int) -> Iterator[tuple[i
 
 
 def _varint(reply: bytes, at: int, end: int) -> tuple[int, int]:
-    """A number of seven bits a byte, lowest first, at most ten bytes; and where it ends."""
+    """A varint (seven bits a byte, lowest first, at most ten bytes), and the offset after it."""
     value = reply[at]
     if value < 0x80:
         return value, at + 1

@@ -1,6 +1,6 @@
-"""Who holds which device, as kubelet says it: pod-resources, and its own checkpoint file.
+"""Which pods hold which devices, by kubelet's pod-resources API.
 
-The only way to learn that a device was freed: the device-plugin API has no call for it.
+This is the only way to learn that a device was freed: the device-plugin API has no call for it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from agent.bus import Bus
 from agent.errors import KubeletUnavailableError
 from agent.kubelet.checkpoint import Claims
 from agent.kubelet.events import KubeletSocketAppeared
-from agent.kubelet.pod_list import ContainerAllocation, read_pod_list
-from agent.kubelet.sources import Sources
+from agent.kubelet.pod_list import AgentPod, ContainerAllocation, read_pod_list
 from agent.model.events import DevicesAllocated
 from agent.roots import Roots
 from agent.rpc import v1
@@ -29,58 +28,54 @@ from agent.tasks import retry_delay_s
 from agent.transport.grpc import unary_call
 
 MAX_REPLY_BYTES = 16 * 2**20
-"""What kubelet's own clients accept."""
+"""The limit of kubelet's own clients."""
 ANSWER_LIMIT_S = 5.0
-"""For one question, with the decoding of its answer."""
+"""For one call, with decoding its reply."""
 SETTLE_S = 1.0
-"""From an Allocate to the question: kubelet answers several for one pod, and records them after."""
+"""From an Allocate to the call: kubelet makes several for one pod, and records them afterwards."""
 PAUSE_S = 5.0
-"""Between two questions that allocations gave rise to, and before a loss is believed."""
+"""Between two calls after allocations, and before a device counts as freed."""
 SLOW_S = 30.0
-"""Between two questions while a device is held, which tell of devices freed."""
+"""Between two calls while a pod holds a device, to learn when it is freed."""
 
 
 @frozen
 class PodAllocations:
-    """What pod-resources says of the resources asked for, sorted."""
+    """Which containers hold our devices, sorted."""
 
-    holdings: tuple[ContainerAllocation, ...] = ()
+    allocations: tuple[ContainerAllocation, ...] = ()
     is_complete: bool = True
-    """False = kubelet may not have heard of all its pods yet: what is not here may be held."""
+    """False = kubelet may not know all its pods yet: a device that is missing may be held."""
 
     @property
     def by_device(self) -> Mapping[str, ContainerAllocation]:
-        """Who holds a device."""
-        return MappingProxyType({i: h for h in self.holdings for i in h.device_ids})
-
-    def of(self, resource: str) -> frozenset[str]:
-        """Ids of the devices held as ``resource``."""
-        return frozenset(i for h in self.holdings if h.resource == resource for i in h.device_ids)
+        """The allocation of each device, by id."""
+        return MappingProxyType({i: a for a in self.allocations for i in a.device_ids})
 
 
 @frozen
 class PodResourcesRead:
-    """Kubelet said who holds what; not necessarily anything new."""
+    """Kubelet was asked which pods hold devices; the answer is not necessarily a change."""
 
-    holdings: PodAllocations | None
-    """None = pod-resources gave no answer."""
+    allocations: PodAllocations | None
+    """None = pod-resources did not answer."""
     asked_at: float
-    """Loop time (s) of the question: devices given out later may be missing."""
+    """Loop time (s) of the call: devices allocated later may be missing."""
     claims: Claims | None = None
-    """What the checkpoint says is given; it was read before pod-resources was asked."""
+    """What the checkpoint names as allocated; it was read before pod-resources was called."""
 
 
 async def list_pod_resources(
     roots: Roots,
     resources: Collection[str],
-    sources: Sources,
+    own_pod: AgentPod,
     *,
     limit_s: float = ANSWER_LIMIT_S,
 ) -> PodAllocations | None:
-    """Ask kubelet once; None, with one log line, if it gives no answer within ``limit_s``.
+    """Call kubelet once; None, with one log line, if it does not answer within ``limit_s``.
 
-    Holdings are those of ``resources``, and those of devices that are PCI functions or
-    sub-functions by their id. The reply is decoded outside the loop, within the limit.
+    The result has the devices of ``resources``, and those that are PCI functions or sub-functions
+    by their id. The reply is decoded in a thread, within the limit.
     """
     socket = roots.pod_resources_socket
     list_method = "/v1.PodResourcesLister/List"
@@ -99,21 +94,21 @@ async def list_pod_resources(
                 max_reply_bytes=MAX_REPLY_BYTES,
             )
             pods = await blocking.compute(
-                "holders", lambda: read_pod_list(reply, resources, sources.vouches)
+                "holders", lambda: read_pod_list(reply, resources, own_pod.shows_completeness)
             )
     except (KubeletUnavailableError, TimeoutError) as error:
         text = str(error) or f"{socket}: not read within {limit_s:g} s"
         logs.emit_once("kubelet.pod_resources_unavailable", str(socket), error=text)
         return None
     logs.forget("kubelet.pod_resources_unavailable", str(socket))
-    return PodAllocations(pods.holdings, pods.is_vouched)
+    return PodAllocations(pods.allocations, pods.is_complete)
 
 
 class PodResourcesPoller:
-    """Asks again after allocations, and slowly while anything is held; idle otherwise.
+    """Calls kubelet after allocations, and slowly while a pod holds a device; idle otherwise.
 
-    ``read`` asks kubelet once. ``held`` gives the ids of the devices that are held as far as is
-    known. It hears the bus from its making on: what is allocated before ``run`` is asked about too.
+    ``read`` calls kubelet once. ``held`` gives the ids of the devices known to be held. Subscribes
+    on construction: allocations before ``run`` count as well.
     """
 
     def __init__(
@@ -126,13 +121,13 @@ class PodResourcesPoller:
         self._read = read
         self._held = held
         self._expecting = False
-        """Whether kubelet may have answers to record that it had not when it was asked last."""
+        """Whether kubelet may record allocations that were missing from its newest answer."""
         self._failures = 0
-        """How often pod-resources gave no answer since it last did."""
+        """How many calls failed since the last one that was answered."""
         self._is_fresh = True
-        """Whether kubelet may have started just now, and not know all its pods yet."""
+        """Whether kubelet may have just started, and not know all its pods yet."""
         self._doubted = False
-        """Whether an answer lacked devices, and kubelet is asked once more before that counts."""
+        """Whether the newest answer lacked devices that count as freed only after another one."""
         self._asked = asyncio.Event()
         self._last_s = -PAUSE_S
         self._leave = ExitStack()
@@ -146,20 +141,20 @@ class PodResourcesPoller:
         self._asked.set()
 
     async def run(self, asking: Awaitable[PodResourcesRead] | None = None) -> None:
-        """Publish PodResourcesRead for each answer; ``asking`` is a question under way."""
+        """Publish PodResourcesRead for each answer; ``asking`` is a call under way."""
         with self._leave:
             if asking is not None:
                 self.hear(await asking)
             while True:
                 if await self._is_allocation_due():
-                    # Kubelet may not have recorded all of it yet: ask once more, later.
+                    # Kubelet may not have recorded all allocations yet: call again later.
                     self._expecting = True
                     await self._ask()
                 elif await self._ask():
                     self._expecting = False
 
     async def _is_allocation_due(self) -> bool:
-        """Wait for the next question; tells whether an allocation is the reason."""
+        """Wait until the next call is due; returns whether an allocation is the reason."""
         try:
             async with asyncio.timeout(self._pause_s()):
                 await self._asked.wait()
@@ -171,7 +166,7 @@ class PodResourcesPoller:
         return True
 
     def _pause_s(self) -> float | None:
-        """How long to wait for a reason to ask; None = for ever."""
+        """How long to wait for an allocation before the next call; None = without limit."""
         if self._doubted:
             return PAUSE_S
         if self._failures:
@@ -183,25 +178,25 @@ class PodResourcesPoller:
         return self.hear(await self._read())
 
     def hear(self, read: PodResourcesRead) -> bool:
-        """Take an answer in and publish it; returns whether it is kubelet's last word for now.
+        """Publish an answer; returns whether kubelet's next answer will not be another.
 
-        A loss is believed at once from a kubelet that has been there for a while, and whose
-        checkpoint does not contradict it; else when the next answer says the same.
+        A missing device counts as freed at once if kubelet has run for a while and its checkpoint
+        does not name the device; otherwise when the next answer lacks it as well.
         """
-        holdings = read.holdings
-        if holdings is None:
+        allocations = read.allocations
+        if allocations is None:
             self._failures += 1
             self._bus.publish(read)
             return False
         self._failures = 0
-        if not holdings.is_complete:
+        if not allocations.is_complete:
             self._bus.publish(read)
             return False
-        lost = self._held() - holdings.by_device.keys()
+        lost = self._held() - allocations.by_device.keys()
         claimed = {c.device_id for c in read.claims or ()}
         is_doubtful = bool(lost if self._is_fresh else lost & claimed)
         self._doubted, self._is_fresh = is_doubtful and not self._doubted, False
         if self._doubted:
-            holdings = attrs.evolve(holdings, is_complete=False)
-        self._bus.publish(attrs.evolve(read, holdings=holdings))
+            allocations = attrs.evolve(allocations, is_complete=False)
+        self._bus.publish(attrs.evolve(read, allocations=allocations))
         return not self._doubted

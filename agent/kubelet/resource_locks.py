@@ -1,4 +1,4 @@
-"""One agent for each resource of the node: locks where all agents see them (docs/adr/0004)."""
+"""One agent for each resource of the node: lock files in kubelet's folders (docs/adr/0004)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 _ENCODED = re.compile(r"%([0-9A-F]{2})")
 _NAME_MAX = 255
 ASK_LIMIT_S = 0.1
-"""How long the loop waits for the folders' file system to answer."""
+"""How long the loop waits for the file system of the folders."""
 _HOLDER_MAX_BYTES = 1024
 _READ_ONLY = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -41,18 +41,18 @@ class _Entry:
     """None = no lock file could be opened; the resource is served without a lock."""
     is_held: bool
     is_reported: bool = False
-    """Whether the log says already that this process waits."""
+    """Whether it was logged that this process waits."""
 
 
 class ResourceLocks:
     """Which resources this process may serve: those whose lock file it has locked.
 
-    A context manager; leaving it releases everything, so the servers must have ended by then.
-    ``want`` sets the resources to lock. ``run`` takes the locks that other processes release and
-    publishes ResourceLocksChanged. A lock that is wanted no more is released when its server has
-    ended (ServerEnded). Where no lock file can be opened, the resource is served without a lock,
-    with one warning, and the lock is taken as soon as that is possible. All calls are for the
-    loop's thread, and none waits for another process.
+    A context manager; leaving it releases all locks, so the servers must have ended by then.
+    ``want`` sets the resources to lock. ``run`` takes the locks that other processes release, and
+    publishes ResourceLocksChanged. A lock that is no longer wanted is released when its server has
+    ended (ServerEnded). If no lock file can be opened, the resource is served without a lock, with
+    one warning, and the lock is taken as soon as that is possible. Call it only on the loop; no
+    call waits for another process.
     """
 
     def __init__(self, roots: Roots, bus: Bus, config_file: Path | None = None) -> None:
@@ -62,7 +62,7 @@ class ResourceLocks:
         self._wanted: frozenset[str] = frozenset()
         self._entries: dict[str, _Entry] = {}
         self._hangs = False
-        """Whether the file system of the folders did not answer when it was last asked."""
+        """Whether the file system of the folders did not answer at the last check."""
         self._due = Event()
         self._retry = Retry()
         self._leave = ExitStack()
@@ -81,14 +81,14 @@ class ResourceLocks:
         traceback: TracebackType | None,
     ) -> None:
         self._leave.close()
-        self._ask_folders()
+        self._check_folders()
         for resource in tuple(self._entries):
             self._release(resource)
 
     def want(self, resources: Collection[str]) -> frozenset[str]:
         """Make ``resources`` the wanted ones; returns those that this process may serve now."""
         self._wanted = frozenset(resources)
-        self._ask_folders()
+        self._check_folders()
         for resource, entry in tuple(self._entries.items()):
             if resource not in self._wanted and not entry.is_held:
                 self._release(resource)
@@ -109,7 +109,7 @@ class ResourceLocks:
     def others(self) -> frozenset[str]:
         """The resources that other processes have locked."""
         found: set[str] = set()
-        self._ask_folders()
+        self._check_folders()
         for folder in () if self._hangs else self._folders:
             with suppress(OSError):
                 names = os.listdir(folder / LOCK_FOLDER)  # noqa: PTH208 - names are all it takes
@@ -129,14 +129,14 @@ class ResourceLocks:
         while True:
             await self._due.wait()
             await self._retry.wait()
-            self._ask_folders()
+            self._check_folders()
             self._try_again()
             self._plan()
 
-    def _ask_folders(self) -> None:
-        """Find out in a thread whether the folders answer, before files there are opened here.
+    def _check_folders(self) -> None:
+        """Check in a thread whether the folders answer, before files there are opened on the loop.
 
-        While they do not, no lock file is opened, read or removed.
+        While they do not answer, no lock file is opened, read or removed.
         """
         path = ", ".join(map(str, self._folders))
         try:
@@ -151,10 +151,10 @@ class ResourceLocks:
     def _touch_folders(self) -> None:
         for folder in self._folders:
             with suppress(OSError):
-                os.listdir(folder / LOCK_FOLDER)  # noqa: PTH208 - to see that it answers
+                os.listdir(folder / LOCK_FOLDER)  # noqa: PTH208 - the result is not used
 
     def _plan(self) -> None:
-        """Let ``run`` work while a lock is missing, and only then."""
+        """Wake ``run`` while a lock is missing, and only then."""
         if any(entry.fd is None or not entry.is_held for entry in self._entries.values()):
             self._due.set()
         else:
@@ -162,8 +162,8 @@ class ResourceLocks:
             self._retry.succeeded()
 
     def _try_again(self) -> None:
-        """Try each missing lock once; tell the bus and the log what changed."""
-        taken = [r for r, e in self._entries.items() if not e.is_held and self._is_free_now(r)]
+        """Try each missing lock once; publish and log what changed."""
+        taken = [r for r, e in self._entries.items() if not e.is_held and self._acquire(r)]
         lost = [r for r, e in tuple(self._entries.items()) if e.fd is None and self._is_lost(r)]
         if taken:
             logs.emit("lock.acquired", resources=sorted(taken))
@@ -171,8 +171,8 @@ class ResourceLocks:
         if taken or lost:
             self._bus.publish(ResourceLocksChanged())
 
-    def _is_free_now(self, resource: str) -> bool:
-        """Take the lock of a resource for which this process waits; tells whether it has it."""
+    def _acquire(self, resource: str) -> bool:
+        """Try to take a lock for which this process waits; returns whether it has it."""
         entry = self._entries[resource]
         if entry.fd is not None and not _try_lock(entry.fd):
             return False
@@ -196,9 +196,9 @@ class ResourceLocks:
             logs.emit("lock.waiting", resources=resources, holder=holder)
 
     def _renew(self) -> None:
-        """Lock the files that are in place now, after kubelet's folders changed."""
+        """Lock the current files, after kubelet's folders changed."""
         self._retry.hint()
-        self._ask_folders()
+        self._check_folders()
         held = [resource for resource, entry in self._entries.items() if entry.is_held]
         lost = [resource for resource in held if self._is_lost(resource)]
         if lost:
@@ -206,7 +206,7 @@ class ResourceLocks:
         self._plan()
 
     def _is_lost(self, resource: str) -> bool:
-        """Lock the file in place for a resource that is served; True = another process has it."""
+        """Lock the current file of a served resource; True = another process has locked it."""
         entry = self._entries[resource]
         fd = self._open(resource)
         if fd is None:
@@ -215,7 +215,7 @@ class ResourceLocks:
             os.close(fd)
             return False
         is_held = _try_lock(fd)
-        # The new lock first: one who waits for the old file finds the new one locked.
+        # The new lock first: a process that waits for the old file must find the new one locked.
         if entry.fd is not None:
             os.close(entry.fd)
         self._entries[resource] = _Entry(fd, is_held=is_held, is_reported=True)
@@ -227,21 +227,21 @@ class ResourceLocks:
 
     def _server_ended(self, event: ServerEnded) -> None:
         if event.resource in self._entries and event.resource not in self._wanted:
-            self._ask_folders()
+            self._check_folders()
             self._release(event.resource)
 
     def _take(self, resource: str) -> _Entry:
         fd = self._open(resource)
         if fd is None:
             return _Entry(None, is_held=True)
-        # Between the opening and the locking its holder may have removed it: tried again soon.
+        # Its holder may remove the file between open and lock: then it is tried again soon.
         is_held = _try_lock(fd) and self._is_in_place(resource, fd)
         if is_held:
             self._sign(resource, fd)
         return _Entry(fd, is_held=is_held)
 
     def _release(self, resource: str) -> None:
-        """Give up a lock, or waiting for it; a held file is removed while it is still locked."""
+        """Release a lock, or stop waiting for it; a file is removed while it is still locked."""
         entry = self._entries.pop(resource)
         if entry.fd is None:
             return
@@ -258,7 +258,7 @@ class ResourceLocks:
                     return
 
     def _open(self, resource: str) -> int | None:
-        """A descriptor of the lock file in the first folder that has room for it; None = none."""
+        """A descriptor of the lock file, in the first folder where it opens; None = none."""
         problem: OSError | None = None
         if self._hangs:
             problem = TimeoutError(errno.ETIMEDOUT, "the file system hangs", str(self._folders[0]))
@@ -274,7 +274,7 @@ class ResourceLocks:
         return None
 
     def _is_in_place(self, resource: str, fd: int) -> bool:
-        """Whether ``fd`` is the file that another process would lock."""
+        """Whether ``fd`` is the file that another process would open now."""
         in_place = self._open(resource)
         if in_place is None:
             return True  # no other file can be locked
@@ -284,15 +284,15 @@ class ResourceLocks:
             os.close(in_place)
 
     def _sign(self, resource: str, fd: int) -> None:
-        """Write into the file which process has it."""
+        """Write into the file which process has locked it."""
         logs.forget("lock.unavailable", "")
-        with suppress(OSError):  # on a full disk the lock holds, only without a name
+        with suppress(OSError):  # on a full disk the lock is valid, but has no name
             os.ftruncate(fd, 0)
             os.pwrite(fd, f"{resource}\n{self._signature}\n".encode(), 0)
 
 
 def _signature(config_file: Path | None) -> str:
-    """How people find this process: pods on the host network share a host name, and often a PID."""
+    """Identifies this process: pods on the host network share a host name, and often a PID."""
     with_file = f", configuration {config_file}" if config_file else ""
     return f"pid {os.getpid()} on {socket.gethostname()}{with_file}"
 
@@ -316,7 +316,7 @@ def _resource_if_locked(path: Path) -> str | None:
     with suppress(OSError):
         fd = os.open(path, _READ_ONLY)
         try:
-            # Shared, and for a moment: one that wants the lock right now tries again in 30 ms.
+            # Shared, for a moment: a process that wants the lock just then tries again in 30 ms.
             fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             name = path.name.removesuffix(_SUFFIX)
@@ -339,7 +339,7 @@ def _open_lock(folder: Path, name: str) -> int:
 
 
 def _is_same(one: int, other: int) -> bool:
-    """Whether two descriptors are of one file; where that cannot be seen, they are."""
+    """Whether two descriptors are of one file; True if that cannot be read."""
     try:
         return os.path.samestat(os.fstat(one), os.fstat(other))
     except OSError:
@@ -347,9 +347,9 @@ def _is_same(one: int, other: int) -> bool:
 
 
 def _try_lock(fd: int) -> bool:
-    """Lock an open file if no other process has; False = one has.
+    """Lock an open file; False = another process has locked it.
 
-    Where the file system gives no locks (ENOLCK, EIO), there is nothing to wait for.
+    If the file system does not support locks (ENOLCK, EIO), return True: do not wait for them.
     """
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -365,7 +365,7 @@ def _read_holder(fd: int) -> str:
 
 
 def _read_lines(fd: int) -> tuple[str, str]:
-    """Resource and process as a lock file names them; empty where it does not."""
+    """The resource and the process that a lock file names; empty if it does not."""
     try:
         text = os.pread(fd, _HOLDER_MAX_BYTES, 0).decode(errors="replace")
     except OSError:

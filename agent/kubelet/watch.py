@@ -1,4 +1,4 @@
-"""Kubelet's folders, followed without polling: what happens there becomes hints on the bus."""
+"""Watches kubelet's folders by inotify, and publishes what changes there as bus events."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from agent.inotify import DirectoryWatch, EntryChanged, LookAgain, log_unwatched
 from agent.kubelet.events import (
     CheckpointChanged,
     KubeletSocketAppeared,
-    KubeletSocketVanished,
     LockFilesChanged,
     PluginFoldersChanged,
     PluginSocketChanged,
@@ -21,10 +20,10 @@ from agent.tasks import Retry, keep_running
 
 
 class KubeletWatch:
-    """An async context manager that watches from entering on; ``run`` publishes what it sees.
+    """An async context manager; watches from entering on, and ``run`` publishes the events.
 
-    The folders may be missing, and may come and go. Where the host allows no further watch, that
-    is told once and tried again; what was missed meanwhile is one PluginFoldersChanged.
+    The folders may be missing, and may be created and removed. If the host allows no further watch,
+    that is logged once and tried again; then one PluginFoldersChanged stands for what was missed.
     """
 
     def __init__(self, roots: Roots, bus: Bus) -> None:
@@ -55,7 +54,7 @@ class KubeletWatch:
         self._close()
 
     async def run(self) -> None:
-        """Publish hints until cancelled."""
+        """Publish events until cancelled."""
         await keep_running(self._follow, expected=(OSError,), retry=Retry(), failed=self._failed)
 
     async def _follow(self) -> None:
@@ -66,9 +65,9 @@ class KubeletWatch:
             self._bus.publish(PluginFoldersChanged())
         try:
             async for change in self._watch:
-                hint = self._hint(change)
-                if hint is not None:
-                    self._bus.publish(hint)
+                event = self._event(change)
+                if event is not None:
+                    self._bus.publish(event)
         finally:
             self._close()
 
@@ -77,11 +76,11 @@ class KubeletWatch:
             self._is_open = False
             self._watch.close()
 
-    def _hint(self, change: EntryChanged | LookAgain) -> object | None:
+    def _event(self, change: EntryChanged | LookAgain) -> object | None:
         if isinstance(change, LookAgain):
             return PluginFoldersChanged()
         if change.path == self._roots.kubelet_socket:
-            return KubeletSocketAppeared() if change.present else KubeletSocketVanished()
+            return KubeletSocketAppeared() if change.present else None
         if change.path.parent.name == LOCK_FOLDER:
             return LockFilesChanged()
         if change.path == self._roots.kubelet_checkpoint:

@@ -51,7 +51,7 @@ def _is_ours(resource: str, device_id: str) -> bool:
 
 
 def read(data: bytes, *resources: str) -> tuple[ContainerAllocation, ...]:
-    return read_pod_list(data, resources or (VF,), lambda *_: False).holdings
+    return read_pod_list(data, resources or (VF,), lambda *_: False).allocations
 
 
 @given(ENTRIES)
@@ -102,14 +102,14 @@ def test_unknown_fields_of_every_type_are_skipped() -> None:
 def test_pods_are_asked_about_until_one_is_accepted() -> None:
     asked: list[tuple[str, str]] = []
 
-    def vouches(namespace: str, pod: str) -> bool:
+    def shows_completeness(namespace: str, pod: str) -> bool:
         asked.append((namespace, pod))
         return pod == "b"
 
     pods: list[tuple[str, str, str, str, list[str]]] = [
         ("ns", name, "main", "other.io/gpu", []) for name in "abc"
     ]
-    assert read_pod_list(encoded(pods), (VF,), vouches).is_vouched
+    assert read_pod_list(encoded(pods), (VF,), shows_completeness).is_complete
     assert asked == [("ns", "a"), ("ns", "b")]
 
 

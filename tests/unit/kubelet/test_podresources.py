@@ -11,14 +11,13 @@ from agent.bus import Bus
 from agent.kubelet import podresources
 from agent.kubelet.checkpoint import Claim
 from agent.kubelet.events import KubeletSocketAppeared
-from agent.kubelet.pod_list import ContainerAllocation
+from agent.kubelet.pod_list import AgentPod, ContainerAllocation
 from agent.kubelet.podresources import (
     PodAllocations,
     PodResourcesPoller,
     PodResourcesRead,
     list_pod_resources,
 )
-from agent.kubelet.sources import Sources
 from agent.model.events import DevicesAllocated
 from agent.roots import Roots
 from tests.support.podresources import PodResources
@@ -39,7 +38,7 @@ ALLOCATED = DevicesAllocated(VF, ("a",))
 
 
 OURS = (VF, "intel.com/rdma")
-ANY_POD = Sources()
+ANY_POD = AgentPod()
 
 
 async def test_what_pods_hold_is_read_and_other_resources_are_left_out(roots: Roots) -> None:
@@ -49,15 +48,14 @@ async def test_what_pods_hold_is_read_and_other_resources_are_left_out(roots: Ro
         service.holds("web", "app", "other.io/gpu", "g")
         service.holds("db", "main", "intel.com/rdma", "r")
         service.holds("idle", "main", VF)
-        holdings = await list_pod_resources(roots, OURS, ANY_POD)
-    assert holdings == PodAllocations(
+        allocations = await list_pod_resources(roots, OURS, ANY_POD)
+    assert allocations == PodAllocations(
         (
             ContainerAllocation("test", "db", "main", "intel.com/rdma", ("r",)),
             ContainerAllocation("test", "web", "app", VF, ("a", "b", "c")),
         )
     )
-    assert holdings.of(VF) == {"a", "b", "c"}
-    assert holdings.by_device["r"].pod == "db"
+    assert allocations.by_device["r"].pod == "db"
 
 
 async def test_a_reply_of_fifteen_mebibytes_is_read(roots: Roots) -> None:
@@ -68,8 +66,8 @@ async def test_a_reply_of_fifteen_mebibytes_is_read(roots: Roots) -> None:
         service.holds("web", "app", VF, "a")
         size = service.reply.ByteSize()
         assert 15 * 2**20 < size < 16 * 2**20
-        holdings = await list_pod_resources(roots, OURS, ANY_POD, limit_s=20)
-    assert holdings == PodAllocations((ContainerAllocation("test", "web", "app", VF, ("a",)),))
+        allocations = await list_pod_resources(roots, OURS, ANY_POD, limit_s=20)
+    assert allocations == PodAllocations((ContainerAllocation("test", "web", "app", VF, ("a",)),))
 
 
 async def test_a_longer_reply_is_refused(roots: Roots, caplog: pytest.LogCaptureFixture) -> None:
@@ -139,8 +137,8 @@ class Rhythm:
     def _note(self, read: PodResourcesRead) -> None:
         """Believe as the ledger does: what a complete answer lacks is free."""
         self.told.append(read)
-        listed = read.holdings.by_device.keys() if read.holdings else set()
-        is_complete = read.holdings is not None and read.holdings.is_complete
+        listed = read.allocations.by_device.keys() if read.allocations else set()
+        is_complete = read.allocations is not None and read.allocations.is_complete
         self.held = frozenset(listed if is_complete else listed | self.held)
 
     async def _read(self) -> PodResourcesRead:
@@ -151,17 +149,17 @@ class Rhythm:
 
     def believed(self) -> list[tuple[float, PodAllocations]]:
         """The complete answers, with their times."""
-        read = ((r.asked_at, r.holdings) for r in self.told)
+        read = ((r.asked_at, r.allocations) for r in self.told)
         return [(at, h) for at, h in read if h is not None and h.is_complete]
 
     async def run(
         self,
         duration_s: float,
-        *diagnose: tuple[float, object],
+        *events: tuple[float, object],
         asking: asyncio.Future[PodResourcesRead] | None = None,
     ) -> None:
         loop = asyncio.get_running_loop()
-        for at_s, hint in diagnose:
+        for at_s, hint in events:
             loop.call_at(at_s, self.bus.publish, hint)
         self._follower.hear(PodResourcesRead(self._first, 0, self._claims))
         self.told.clear()
@@ -205,7 +203,7 @@ async def test_a_kubelet_silent_at_start_is_asked_again_until_it_answers() -> No
     await rhythm.run(3600)
     quick = [0.03, 0.06, 0.09, 0.12, 0.15]
     assert rhythm.asked_at == pytest.approx([*quick, 1.15, 3.15, 8.15])
-    assert [holdings for _, holdings in rhythm.believed()] == [PodAllocations()]
+    assert [allocations for _, allocations in rhythm.believed()] == [PodAllocations()]
 
 
 @pytest.mark.looptime
@@ -306,15 +304,15 @@ async def test_decoding_is_part_of_the_time_limit(
 @pytest.mark.parametrize(
     ("sources", "is_complete"),
     [
-        (Sources(pod="agent-x1", namespace="test"), True),
-        (Sources(pod="agent-x1"), True),
-        (Sources(pod="agent-x1", namespace="other"), False),
-        (Sources(pod="agent-x2", namespace="test"), False),
-        (Sources(), True),
+        (AgentPod(name="agent-x1", namespace="test"), True),
+        (AgentPod(name="agent-x1"), True),
+        (AgentPod(name="agent-x1", namespace="other"), False),
+        (AgentPod(name="agent-x2", namespace="test"), False),
+        (AgentPod(), True),
     ],
 )
 async def test_an_answer_is_complete_once_it_has_the_agents_own_pod(
-    roots: Roots, sources: Sources, *, is_complete: bool
+    roots: Roots, sources: AgentPod, *, is_complete: bool
 ) -> None:
     with PodResources(roots.kubelet) as service:
         service.holds("web", "app", VF, "a")
@@ -333,7 +331,7 @@ async def test_static_pods_alone_do_not_make_an_answer_complete(
     with PodResources(roots.kubelet) as service:
         service.holds("agent-node-1", "agent", "other.io/none")
         service.holds(pod, "main", "other.io/none")
-        answer = await list_pod_resources(roots, OURS, Sources(pod=own, node="Node-1"))
+        answer = await list_pod_resources(roots, OURS, AgentPod(name=own, node="Node-1"))
     assert answer is not None
     assert answer.is_complete is is_complete
 

@@ -11,45 +11,44 @@ from typing import Any
 from agent.bus import Bus
 from agent.kubelet.events import (
     KubeletSocketAppeared,
-    KubeletSocketVanished,
     PluginFoldersChanged,
     PluginSocketChanged,
 )
 from agent.kubelet.watch import KubeletWatch
 from agent.roots import Roots
 
-HINTS = (KubeletSocketAppeared, KubeletSocketVanished, PluginFoldersChanged, PluginSocketChanged)
+EVENTS = (KubeletSocketAppeared, PluginFoldersChanged, PluginSocketChanged)
 
 
-class Hints:
-    """The hints published so far."""
+class Events:
+    """The events published so far."""
 
     def __init__(self, bus: Bus) -> None:
         self.seen: list[object] = []
         self._came = asyncio.Event()
-        for kind in HINTS:
+        for kind in EVENTS:
             bus.on(kind, self._note)
 
-    def _note(self, hint: Any) -> None:  # noqa: ANN401 - any of the hints
-        self.seen.append(hint)
+    def _note(self, event: Any) -> None:  # noqa: ANN401 - any of them
+        self.seen.append(event)
         self._came.set()
 
-    async def until(self, *diagnose: object) -> None:
-        """Wait for exactly these hints, then forget them."""
+    async def until(self, *expected: object) -> None:
+        """Wait for exactly these events, then forget them."""
         async with asyncio.timeout(10):
-            while len(self.seen) < len(diagnose):
+            while len(self.seen) < len(expected):
                 self._came.clear()
                 await self._came.wait()
-        assert tuple(self.seen) == diagnose
+        assert tuple(self.seen) == expected
         self.seen.clear()
 
 
 @asynccontextmanager
-async def watching(roots: Roots) -> AsyncIterator[Hints]:
+async def watching(roots: Roots) -> AsyncIterator[Events]:
     bus = Bus()
     async with KubeletWatch(roots, bus) as watch, asyncio.TaskGroup() as tasks:
         task = tasks.create_task(watch.run())
-        yield Hints(bus)
+        yield Events(bus)
         task.cancel()
 
 
@@ -58,19 +57,20 @@ def bind(path: Path) -> None:
         made.bind(str(path))
 
 
-async def test_kubelet_sock_is_told_as_it_comes_and_goes(roots: Roots) -> None:
-    async with watching(roots) as diagnose:
+async def test_kubelet_sock_is_reported_whenever_it_is_created(roots: Roots) -> None:
+    async with watching(roots) as events:
         bind(roots.kubelet_socket)
-        await diagnose.until(KubeletSocketAppeared())
+        await events.until(KubeletSocketAppeared())
         roots.kubelet_socket.unlink()
-        await diagnose.until(KubeletSocketVanished())
+        bind(roots.kubelet_socket)
+        await events.until(KubeletSocketAppeared())
 
 
-async def test_sockets_are_told_as_they_come_go_or_lose_their_name_and_other_files_never(
+async def test_sockets_are_reported_when_they_are_created_removed_or_replaced_and_other_files_never(
     roots: Roots,
 ) -> None:
     roots.plugins_registry.mkdir()
-    async with watching(roots) as diagnose:
+    async with watching(roots) as events:
         for folder in (roots.device_plugins, roots.plugins_registry):
             for name in (".x.sock", "kubelet_internal_checkpoint"):
                 (folder / name).touch()
@@ -80,14 +80,14 @@ async def test_sockets_are_told_as_they_come_go_or_lose_their_name_and_other_fil
             (folder / "other").touch()
             (folder / "other").rename(socket_file)
             socket_file.unlink()
-            await diagnose.until(*(PluginSocketChanged(socket_file),) * 3)
+            await events.until(*(PluginSocketChanged(socket_file),) * 3)
 
 
-async def test_folders_that_come_and_go_are_told(roots: Roots) -> None:
-    async with watching(roots) as diagnose:
+async def test_folders_that_are_created_or_removed_are_reported(roots: Roots) -> None:
+    async with watching(roots) as events:
         roots.plugins_registry.mkdir()
-        await diagnose.until(PluginFoldersChanged())
+        await events.until(PluginFoldersChanged())
         shutil.rmtree(roots.plugins_registry)
-        await diagnose.until(PluginFoldersChanged())
+        await events.until(PluginFoldersChanged())
         bind(roots.kubelet_socket)
-        await diagnose.until(KubeletSocketAppeared())
+        await events.until(KubeletSocketAppeared())
