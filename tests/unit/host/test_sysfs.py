@@ -70,3 +70,12 @@ def test_a_table_of_several_megabytes_is_read_to_its_end(tmp_path: Path) -> None
     with sysfs.folder(tmp_path) as folder:
         assert folder is not None
         assert sysfs.read_all(folder, "route").endswith(b"\nend")
+
+
+def test_a_file_in_the_place_of_a_class_is_an_error_and_not_an_empty_class(tmp_path: Path) -> None:
+    (tmp_path / "net").touch()
+    with sysfs.folder(tmp_path) as within:
+        with pytest.raises(NotADirectoryError), sysfs.class_folder("net", within):
+            pass
+        with sysfs.class_folder("infiniband", within) as absent:
+            assert absent is None
