@@ -119,7 +119,9 @@ def _add_run(commands: _Commands[_Parser]) -> None:
     )
     _add_config(run)
     _add_host(run)
-    run.add_argument("--use-cdi", action="store_true", help="hand out device nodes through CDI")
+    run.add_argument(
+        "--use-cdi", action="store_true", help="give device nodes to containers through CDI"
+    )
     run.add_argument(
         "--cdi-mode",
         choices=("field", "annotations", "both"),
@@ -139,14 +141,14 @@ def _add_run(commands: _Commands[_Parser]) -> None:
         choices=tuple(p.value for p in AllocationPolicy if p.value),
         default="",
         metavar="packed|spread|numa",
-        help="which devices to prefer where a pool says nothing; default: lowest PF and index",
+        help="which devices to prefer in pools without a policy; default: lowest PF and index",
     )
     run.add_argument(
         "--rescan-seconds",
         type=_seconds,
         default=60.0,
-        help="scan of everything where kernel events cannot be had; default 60, 0 = off "
-        "(P_Keys and device nodes, which change without events, are read each minute in any case)",
+        help="interval of full scans while kernel events are unavailable; default 60, 0 = off "
+        "(P_Keys and device nodes change without events and are always read every minute)",
     )
     run.add_argument(
         "--http-address",
@@ -166,7 +168,8 @@ def _add_run(commands: _Commands[_Parser]) -> None:
         help="debug, info, warning or error, or a number: 4 and more is debug; default info",
     )
     run.add_argument(
-        "--log-dir", help="accepted for the Go plugin's sake: the log goes to standard error"
+        "--log-dir",
+        help="accepted for compatibility with the Go plugin; the log goes to standard error",
     )
     for name in GLOG_SWITCHES:
         run.add_argument(f"--{name}", action="store_true", help=argparse.SUPPRESS)
@@ -178,9 +181,9 @@ def _add_run(commands: _Commands[_Parser]) -> None:
 def _add_discover(commands: _Commands[_Parser]) -> None:
     discover = commands.add_parser(
         "discover",
-        help="scan this host once: devices, and their pool or the reason why none",
+        help="scan this host once: devices, and their pool or why they have none",
         description="Scans the host once and prints every device with its pool, or with the "
-        "reason why it has none. Works without a configuration.",
+        "reason why it is in none. Works without a configuration.",
     )
     _add_config(discover, needed=False)
     _add_host(discover)
@@ -192,16 +195,18 @@ def _add_validate(commands: _Commands[_Parser]) -> None:
         "validate",
         help="print every problem of a configuration file",
         description="Prints every problem of a configuration file, with its place and its fix. "
-        "Exit code 0: usable as it is; 2: something in it is refused.",
+        "Exit code 0: no errors; 2: a pool or the whole file is refused.",
     )
     validate.add_argument("file", nargs="?", help="the file; default: --config-file")
     validate.add_argument(
         "--on-this-host",
         action="store_true",
-        help="scan the host too and say which selectors can match nothing on it",
+        help="scan the host too and print which selectors can match nothing on it",
     )
     validate.add_argument(
-        "--use-cdi", action="store_true", help="refuse what run --use-cdi refuses"
+        "--use-cdi",
+        action="store_true",
+        help="check for run --use-cdi, which refuses names that CDI does not allow",
     )
     _add_config(validate)
     _add_host(validate)
@@ -210,11 +215,12 @@ def _add_validate(commands: _Commands[_Parser]) -> None:
 def _add_explain(commands: _Commands[_Parser]) -> None:
     explain = commands.add_parser(
         "explain",
-        help="why a device is where it is, or why a pool has what it has",
-        description="Tells each selector's verdict on a device in order, the guard, health with "
-        "cause and since when, and the pod that holds it; of a pool its funnel, what can match "
-        "nothing on this host, and its devices. Asks the running agent; with --config-file, or "
-        "where none runs, scans the host once.",
+        help="why a device is in a pool or in none, or why a pool has its devices",
+        description="For a device, prints the verdict of each selector in order, use by the host, "
+        "health with its cause and time, and the pod that has the device. For a pool, prints how "
+        "many functions each selector left, which selectors can match nothing on this host, and "
+        "the devices. Asks the running agent; with --config-file, or if no agent runs, it scans "
+        "the host once.",
     )
     explain.add_argument(
         "subject",
@@ -229,9 +235,9 @@ def _add_explain(commands: _Commands[_Parser]) -> None:
 def _add_status(commands: _Commands[_Parser]) -> None:
     status = commands.add_parser(
         "status",
-        help="how the running agent stands: pools, devices, health, allocations",
-        description="Asks the running agent through its socket, so it runs where the agent runs, "
-        "as the same user or root. Exit code 0: ready; 1: not ready, or no agent.",
+        help="state of the running agent: pools, devices, health, allocations",
+        description="Asks the running agent through its socket: run it where the agent runs, as "
+        "the same user or as root. Exit code 0: ready; 1: not ready, or no agent.",
     )
     status.add_argument("-o", "--output", choices=("table", "json"), default="table")
     status.add_argument("--devices", action="store_true", help="list every device too")
@@ -242,11 +248,11 @@ def _add_watch(commands: _Commands[_Parser]) -> None:
     watch = commands.add_parser(
         "watch",
         help="follow the running agent's events live",
-        description="Prints the events that the running agent remembers and then each one as it "
-        "happens, of every level whatever its log's is, until interrupted.",
+        description="Prints the recent events of the running agent, then each new one, until "
+        "interrupted. It prints events of all levels, independent of --log-level.",
     )
     watch.add_argument("--json", action="store_true", help="one JSON object a line, as in the log")
-    watch.add_argument("--from-now", action="store_true", help="leave out what happened before")
+    watch.add_argument("--from-now", action="store_true", help="omit past events")
     _add_socket(watch)
 
 
@@ -255,10 +261,12 @@ def _add_snapshot(commands: _Commands[_Parser]) -> None:
         "snapshot",
         help="record what the agent reads of this host, for a bug report",
         description="Records what a scan of this host reads: no serial numbers, no MAC addresses, "
-        "no configuration. discover, explain, validate and run take the file as --host-root and "
-        "see what this host shows. The same host gives the same bytes.",
+        "no configuration. Pass the file to discover, explain, validate or run as --host-root to "
+        "reproduce this host. The same host gives the same bytes.",
     )
-    snapshot.add_argument("file", metavar="FILE.tar.gz", help="where to; - is standard output")
+    snapshot.add_argument(
+        "file", metavar="FILE.tar.gz", help="the file to write; - is standard output"
+    )
     snapshot.add_argument(
         "--with-macs", action="store_true", help="record MAC addresses, and names made from them"
     )
@@ -278,10 +286,10 @@ def _add_completion(commands: _Commands[_Parser]) -> None:
 def _add_demo(commands: _Commands[_Parser]) -> None:
     commands.add_parser(
         "demo",
-        help="show the whole job on an embedded sample node, in a few seconds",
-        description="Runs the agent on a laid-out sample node with a kubelet stand-in, in a "
-        "temporary folder: registration, list, link failure and recovery, hot-plug, allocation, "
-        "reload. Touches nothing of this host.",
+        help="run the agent on an embedded sample node, for a few seconds",
+        description="Runs the agent on a sample node in a temporary folder, with a stand-in for "
+        "kubelet: registration, device list, allocation, link failure and recovery, hot-plug, "
+        "reload. It changes nothing on this host.",
     )
 
 

@@ -1,4 +1,4 @@
-"""``demo``: the whole job on a laid-out node with a kubelet stand-in, told as a story."""
+"""``demo``: runs the agent on a sample node with a stand-in for kubelet, step by step."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from agent.sample.kubelet import DemoKubelet, Lists
 from agent.sample.node import DPDK_POOL, KERNEL_POOL, PORT_0, SampleNode, lay_out
 
 PATIENCE_S = 10.0
-"""For each step; all of them take a few seconds together."""
-BREATH_S = 0.4
-"""Between two steps, for whoever reads along."""
+"""Limit of each step (s); all steps together take a few seconds."""
+PAUSE_S = 0.4
+"""Pause between two steps (s), for the reader."""
 
 
 class DemoFailedError(AgentError):
-    """A step of the demo did not come about."""
+    """A step of the demo did not finish in time."""
 
 
 def command(_: Namespace) -> int:
-    """Tell the story; raises DemoFailedError if a step does not come about."""
+    """Run the demo; raises DemoFailedError if a step does not finish in time."""
     logs.configure(logs.parse_level("warning"), "text")
     with tempfile.TemporaryDirectory(prefix="sriov-agent-demo-") as folder:
-        asyncio.run(_tell(lay_out(Path(folder))))
+        asyncio.run(_demo(lay_out(Path(folder))))
     return 0
 
 
-async def _tell(node: SampleNode) -> None:
+async def _demo(node: SampleNode) -> None:
     async with AsyncExitStack() as stack:
         kubelet = await stack.enter_async_context(DemoKubelet(node.host.roots))
         stop = asyncio.Event()
@@ -47,18 +47,18 @@ async def _tell(node: SampleNode) -> None:
             netlink=False,
         )
         agent = asyncio.create_task(run_agent(options, stop))
-        story = asyncio.create_task(_Story(node, kubelet).tell())
-        await asyncio.wait({agent, story}, return_when=asyncio.FIRST_COMPLETED)
-        if not story.done():
-            story.cancel()
+        steps = asyncio.create_task(_Steps(node, kubelet).run())
+        await asyncio.wait({agent, steps}, return_when=asyncio.FIRST_COMPLETED)
+        if not steps.done():
+            steps.cancel()
         else:
-            story.result()
+            steps.result()
         await _stop(node, agent, stop)
 
 
 async def _stop(node: SampleNode, agent: asyncio.Task[None], stop: asyncio.Event) -> None:
-    """Ask the agent to stop, and show what it leaves."""
-    _step("The agent is asked to stop")
+    """Stop the agent, and show what it leaves."""
+    _step("The agent stops")
     began = asyncio.get_running_loop().time()
     stop.set()
     await agent
@@ -69,15 +69,15 @@ async def _stop(node: SampleNode, agent: asyncio.Task[None], stop: asyncio.Event
     _fact(f"kept for the running pod: {', '.join(kept)}")
 
 
-class _Story:
-    """The steps, each waiting for what it claims."""
+class _Steps:
+    """The steps of the demo; each waits for its result."""
 
     def __init__(self, node: SampleNode, kubelet: DemoKubelet) -> None:
         self._node = node
         self._host = node.host
         self._kubelet = kubelet
 
-    async def tell(self) -> None:
+    async def run(self) -> None:
         """All steps in order."""
         for step in (
             self._registers,
@@ -88,7 +88,7 @@ class _Story:
             self._config_is_edited,
         ):
             await step()
-            await asyncio.sleep(BREATH_S)
+            await asyncio.sleep(PAUSE_S)
 
     async def _registers(self) -> None:
         _step("A node with an uplink (eno1) and a two-port NIC with 4 VFs on each port starts")
@@ -112,19 +112,19 @@ class _Story:
         self._show(KERNEL_POOL)
 
     async def _cable_is_back(self) -> None:
-        _step("The cable is back; good news is told once it held for a second")
+        _step("The cable is back; VFs become Healthy after 1 s")
         self._host.set_carrier("ens1f0", up=True)
         await self._until(lambda lists: _healthy(lists, KERNEL_POOL) == len(lists[KERNEL_POOL]))
         self._show(KERNEL_POOL)
 
     async def _vfs_appear(self) -> None:
-        _step("Two more VFs are made on ens1f0, and the agent lives on")
+        _step("Two VFs are added on ens1f0 while the agent runs")
         self._host.add_vfs(PORT_0, 6)
         await self._until(lambda lists: len(lists[KERNEL_POOL]) == 6)
         self._show(KERNEL_POOL)
 
     async def _config_is_edited(self) -> None:
-        _step("The configuration is edited: DPDK may have all four VFs of ens1f1")
+        _step("The configuration is edited: all four VFs of ens1f1 go to DPDK")
         before = self._kubelet.registrations
         self._node.write_config(indexes="0-3")
         await self._until(lambda lists: len(lists[DPDK_POOL]) == 4)
@@ -132,14 +132,15 @@ class _Story:
         _fact(f"registrations since: {self._kubelet.registrations - before}")
 
     async def _until(self, condition: Callable[[Lists], bool]) -> None:
-        """Wait until kubelet's lists are as wanted; raises DemoFailedError after a while."""
+        """Wait until kubelet's lists match; raises DemoFailedError after PATIENCE_S."""
         began = asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(PATIENCE_S), self._kubelet.changed:
                 await self._kubelet.changed.wait_for(lambda: condition(self._kubelet.lists))
         except TimeoutError:
             raise DemoFailedError(f"kubelet's lists stayed {self._kubelet.lists}") from None
-        _fact(f"kubelet knows after {(asyncio.get_running_loop().time() - began) * 1000:.0f} ms")
+        took_ms = (asyncio.get_running_loop().time() - began) * 1000
+        _fact(f"kubelet has the list after {took_ms:.0f} ms")
 
     def _show(self, *resources: str) -> None:
         for resource in resources or sorted(self._kubelet.lists):

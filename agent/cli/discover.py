@@ -1,4 +1,4 @@
-"""``discover``: scan once and print devices with facts, and their pool or the reason why none."""
+"""``discover``: scan once and print devices with facts, and their pool or why they have none."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from agent.pools.reasons import reason
 from agent.pools.view import document
 
 ALL_NEEDS = frozenset({DDP, ENABLE_RDMA, ALTNAMES})
-"""Facts that cost questions to the kernel."""
+"""Facts that need requests to the kernel."""
 _HEADER = ("DEVICE", "ROLE", "VENDOR", "DRIVER", "NUMA", "PF", "NETDEV", "POOL OR REASON")
 
 
 def command(arguments: Namespace) -> int:
-    """Scan, assign, print; 2 if the configuration has errors, else 0: an empty host is a finding.
+    """Scan, assign, print; 2 if the configuration has errors, else 0, also on an empty host.
 
     Raises ConfigError or UsageError.
     """
@@ -49,7 +49,7 @@ def command(arguments: Namespace) -> int:
 
 
 def names_of(snapshot: Snapshot, ids: PciIds) -> Mapping[str, str]:
-    """``vendor:device`` -> what people call it, sorted, as far as it is known."""
+    """``vendor:device`` -> product name, sorted, for those in the pci.ids database."""
     hardware = sorted({(d.vendor, d.device) for d in snapshot.devices})
     ids.learn(hardware)
     return {f"{v}:{d}": title for v, d in hardware if (title := ids.title(v, d))}
@@ -104,7 +104,7 @@ def _print_pools(pools: Pools, screen: Screen) -> None:
     for overlap in pools.overlaps:
         count = len(overlap.device_ids)
         screen.line()
-        text = f"overlap: {overlap.winner} has {count} devices that {overlap.loser} wants"
+        text = f"devices of {overlap.winner} that {overlap.loser} matches too: {count}"
         screen.line(text, WARN)
 
 
@@ -113,4 +113,4 @@ def _print_skipped(snapshot: Snapshot, screen: Screen) -> None:
     if skipped:
         classes = ", ".join(f"{name} x{count}" for name, count in sorted(skipped.items()))
         screen.line()
-        screen.line(f"Passed over, other PCI classes: {classes}", DIM)
+        screen.line(f"Ignored functions of other PCI classes: {classes}", DIM)

@@ -1,7 +1,6 @@
-"""``explain``: why a device is where it is, or why a pool has what it has.
+"""``explain``: why a device is in a pool or in none, or why a pool has its devices.
 
-The running agent is asked; with ``--config-file``, or where no agent runs, a scan of this moment
-answers in its place.
+It asks the running agent; with ``--config-file``, or if no agent runs, it scans the host once.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ _MEMBERS_SHOWN = 32
 
 
 def command(arguments: Namespace) -> int:
-    """Explain one subject. Raises UsageError for one that is not known, ConfigError."""
-    told = _ask(arguments)
-    if told.device is None and told.pool is None:
-        raise UsageError(_unknown(told))
+    """Explain one subject. Raises UsageError for an unknown subject, and ConfigError."""
+    explanation = _ask(arguments)
+    if explanation.device is None and explanation.pool is None:
+        raise UsageError(_unknown(explanation))
     if arguments.output == "json":
-        sys.stdout.write(text(told))
+        sys.stdout.write(text(explanation))
     else:
-        show(told, Screen())
+        show(explanation, Screen())
     return 0
 
 
@@ -43,45 +42,51 @@ def _ask(arguments: Namespace) -> v1.Explanation:
         try:
             return asyncio.run(ask_explanation(roots_of(arguments).run, arguments.subject))
         except NoAgentError as error:
-            print(f"no agent was asked ({error}); this is what a scan tells", file=sys.stderr)
+            print(f"{error}; the answer is from a scan of this host", file=sys.stderr)
     return explain(arguments.subject, moment_of(arguments))
 
 
-def _unknown(told: v1.Explanation) -> str:
-    if told.note:
-        return told.note
-    near = f"; do you mean {', '.join(told.near)}?" if told.near else "; there are no pools"
-    return f"{told.subject} is neither a device nor a pool here{near}"
+def _unknown(explanation: v1.Explanation) -> str:
+    if explanation.note:
+        return explanation.note
+    near = (
+        f"; do you mean {', '.join(explanation.near)}?"
+        if explanation.near
+        else "; no pools are configured"
+    )
+    return f"there is no device or pool {explanation.subject}{near}"
 
 
-def show(told: v1.Explanation, screen: Screen) -> None:
+def show(explanation: v1.Explanation, screen: Screen) -> None:
     """The explanation for people."""
-    if told.device is not None:
-        _show_device(told.device, screen)
-    elif told.pool is not None:
-        _show_pool(told.pool, screen)
+    if explanation.device is not None:
+        _show_device(explanation.device, screen)
+    elif explanation.pool is not None:
+        _show_pool(explanation.pool, screen)
 
 
-def _show_device(told: v1.DeviceExplanation, screen: Screen) -> None:
-    device = told.device or v1.Device()
-    screen.line(f"{device.id}: {told.summary}", STRONG)
-    for fact in told.facts:
+def _show_device(explanation: v1.DeviceExplanation, screen: Screen) -> None:
+    device = explanation.device or v1.Device()
+    screen.line(f"{device.id}: {explanation.summary}", STRONG)
+    for fact in explanation.facts:
         screen.line(f"  {fact.name + ':':15}{fact.value}")
-    if told.in_use:
-        screen.line(f"  in use by the host: {told.in_use}", WARN)
+    if explanation.in_use:
+        screen.line(f"  in use by the host: {explanation.in_use}", WARN)
     if device.health:
-        screen.line(f"  {'health:':15}{_health(device, told)}", str(health(device.health).style))
+        screen.line(
+            f"  {'health:':15}{_health(device, explanation)}", str(health(device.health).style)
+        )
     if pod := holder_text(device.holder):
-        screen.line(f"  {'held by:':15}{pod}")
-    for pool in told.pools:
+        screen.line(f"  {'pod:':15}{pod}")
+    for pool in explanation.pools:
         screen.line()
         screen.line(f"{pool.resource}: {pool.outcome}", GOOD if pool.chosen else "")
         screen.table(_VERDICT_HEADERS, _verdicts(pool))
 
 
-def _health(device: v1.Device, told: v1.DeviceExplanation) -> str:
+def _health(device: v1.Device, explanation: v1.DeviceExplanation) -> str:
     cause = f", {device.cause}" if device.cause else ""
-    detail = f": {told.health_detail}" if told.health_detail else ""
+    detail = f": {explanation.health_detail}" if explanation.health_detail else ""
     since = f" since {clock(device.since)}" if device.since else ""
     return f"{device.health}{since}{cause}{detail}"
 
@@ -99,30 +104,28 @@ def _verdicts(pool: v1.PoolVerdict) -> Iterator[list[str | Text]]:
         yield [f"  {place}=>", "", "", one.outcome]
 
 
-def _show_pool(told: v1.PoolExplanation, screen: Screen) -> None:
-    pool = told.pool or v1.Pool()
-    screen.line(f"{pool.resource} ({pool.device_type}): {told.summary}", STRONG)
+def _show_pool(explanation: v1.PoolExplanation, screen: Screen) -> None:
+    pool = explanation.pool or v1.Pool()
+    screen.line(f"{pool.resource} ({pool.device_type}): {explanation.summary}", STRONG)
     for why in pool.why_empty:
         screen.line(f"  why: {why}", WARN)
     for note in pool.notes:
         screen.line(f"  note: {note}", WARN)
-    for overlap in told.overlaps:
+    for overlap in explanation.overlaps:
         screen.line(f"  {_overlap(overlap, pool)}", WARN)
     screen.line()
     screen.table(("  FUNCTIONS LEFT", "AFTER", "WANTED"), _funnel(pool))
-    if told.members:
+    if explanation.members:
         screen.line()
-        screen.table(("  DEVICE", "PF", "HEALTH", "POD"), _members(told))
-    if (more := len(told.members) - _MEMBERS_SHOWN) > 0:
+        screen.table(("  DEVICE", "PF", "HEALTH", "POD"), _members(explanation))
+    if (more := len(explanation.members) - _MEMBERS_SHOWN) > 0:
         screen.line(f"  ... {more} more; `status --devices` lists all", DIM)
 
 
 def _overlap(overlap: v1.Overlap, pool: v1.Pool) -> str:
     if overlap.loser == pool.resource:
-        return (
-            f"{overlap.devices} devices that match are taken by the earlier pool {overlap.winner}"
-        )
-    return f"{overlap.devices} of its devices are wanted by the later pool {overlap.loser} too"
+        return f"matching devices in the earlier pool {overlap.winner}: {overlap.devices}"
+    return f"devices that the later pool {overlap.loser} matches too: {overlap.devices}"
 
 
 def _funnel(pool: v1.Pool) -> Iterator[list[str | Text]]:
@@ -136,8 +139,8 @@ def _funnel(pool: v1.Pool) -> Iterator[list[str | Text]]:
         yield [count, f"{place}{step.step}", step.wanted]
 
 
-def _members(told: v1.PoolExplanation) -> Iterator[list[str | Text]]:
-    for device in told.members[:_MEMBERS_SHOWN]:
+def _members(explanation: v1.PoolExplanation) -> Iterator[list[str | Text]]:
+    for device in explanation.members[:_MEMBERS_SHOWN]:
         words = f"{device.health} ({device.cause})" if device.cause else device.health
         style = health(device.health).style
         pod = holder_text(device.holder) or "-"

@@ -1,4 +1,4 @@
-"""``status``: how the running agent stands, asked through its socket."""
+"""``status``: the state of the running agent, from its socket."""
 
 from __future__ import annotations
 
@@ -21,54 +21,54 @@ EXIT_NOT_READY = 1
 def command(arguments: Namespace) -> int:
     """Print the status; 0 if the agent is ready, else 1. Raises NoAgentError."""
     devices = arguments.devices or arguments.output == "json"
-    told = asyncio.run(ask_status(roots_of(arguments).run, devices=devices))
+    reply = asyncio.run(ask_status(roots_of(arguments).run, devices=devices))
     if arguments.output == "json":
-        sys.stdout.write(text(told))
+        sys.stdout.write(text(reply))
     else:
-        show(told, Screen(), devices=arguments.devices)
-    return 0 if told.ready else EXIT_NOT_READY
+        show(reply, Screen(), devices=arguments.devices)
+    return 0 if reply.ready else EXIT_NOT_READY
 
 
-def show(told: v1.StatusReply, screen: Screen, *, devices: bool) -> None:
+def show(reply: v1.StatusReply, screen: Screen, *, devices: bool) -> None:
     """Tables of pools and PFs, and of devices if asked for, below a few lines."""
-    _head(told, screen)
-    if told.pools:
+    _head(reply, screen)
+    if reply.pools:
         screen.line()
-        screen.table(_POOL_HEADERS, (_pool(pool, told.now) for pool in told.pools))
-        for pool in told.pools:
+        screen.table(_POOL_HEADERS, (_pool(pool, reply.now) for pool in reply.pools))
+        for pool in reply.pools:
             for why in pool.why_empty:
                 screen.line(f"{pool.resource} is empty: {why}", WARN)
             for note in pool.notes:
                 screen.line(f"{pool.resource}: {note}", WARN)
-    for overlap in told.overlaps:
-        text = f"{overlap.winner} has {overlap.devices} devices that {overlap.loser} wants too"
+    for overlap in reply.overlaps:
+        text = f"devices of {overlap.winner} that {overlap.loser} matches too: {overlap.devices}"
         screen.line(text, WARN)
-    if told.pfs:
+    if reply.pfs:
         screen.line()
-        screen.table(_PF_HEADERS, map(_pf, told.pfs))
+        screen.table(_PF_HEADERS, map(_pf, reply.pfs))
     if devices:
         screen.line()
-        screen.table(_DEVICE_HEADERS, (_device(device, told.now) for device in told.devices))
+        screen.table(_DEVICE_HEADERS, (_device(device, reply.now) for device in reply.devices))
 
 
-def _head(told: v1.StatusReply, screen: Screen) -> None:
-    node = f" on {told.node}" if told.node else ""
-    ready = "ready" if told.ready else "not ready"
-    since = ago(told.started_at, told.now)
-    words = f"sriov-agent {told.version}, process {told.pid}{node}, up {since}: {ready}"
-    screen.line(words, GOOD if told.ready else BAD)
-    for sentence in told.missing:
+def _head(reply: v1.StatusReply, screen: Screen) -> None:
+    node = f" on {reply.node}" if reply.node else ""
+    ready = "ready" if reply.ready else "not ready"
+    since = ago(reply.started_at, reply.now)
+    words = f"sriov-agent {reply.version}, process {reply.pid}{node}, up {since}: {ready}"
+    screen.line(words, GOOD if reply.ready else BAD)
+    for sentence in reply.missing:
         screen.line(f"missing: {sentence}", BAD)
-    for sentence in told.details:
+    for sentence in reply.details:
         screen.line(f"detail: {sentence}", WARN)
-    if config := told.config:
-        state = "in force" if config.in_force else "not in force"
+    if config := reply.config:
+        state = "loaded" if config.in_force else "not loaded"
         screen.line(f"configuration {config.path}: {state}, {config.pools} pools", DIM)
-    if scan := told.scan:
+    if scan := reply.scan:
         screen.line(f"last scan: {scan.functions} functions in {scan.took_ms:g} ms", DIM)
 
 
-_POOL_HEADERS = ("POOL", "DEVICES", "HEALTHY", "HELD", "KUBELET", "SINCE", "CAUSES")
+_POOL_HEADERS = ("POOL", "DEVICES", "HEALTHY", "ALLOCATED", "KUBELET", "SINCE", "CAUSES")
 
 
 def _pool(pool: v1.Pool, now: float) -> list[str | Text]:
@@ -88,9 +88,9 @@ def _pool(pool: v1.Pool, now: float) -> list[str | Text]:
 
 def _kubelet(server: v1.Server | None) -> Text:
     if server is None:
-        return styled("not offered", DIM)
+        return styled("not served", DIM)
     if server.stream_live:
-        return styled(f"follows ({server.registered_by})", GOOD)
+        return styled(f"connected ({server.registered_by})", GOOD)
     return styled("registered, no stream" if server.registered_by else "not registered", BAD)
 
 
@@ -117,13 +117,13 @@ _DEVICE_HEADERS = ("DEVICE", "ROLE", "PF", "POOL", "HEALTH", "SINCE", "POD")
 
 def _device(device: v1.Device, now: float) -> list[str | Text]:
     pf = device.pf if device.pf != device.id else ""
-    told = " ".join(_health_words(device))
+    words = " ".join(_health_words(device))
     return [
         device.id,
         device.role,
         (pf if device.index is None else f"{pf}#{device.index}") or "-",
         device.pool or styled(device.refusal or "-", DIM),
-        Text(told, style=health(device.health).style),
+        Text(words, style=health(device.health).style),
         ago(device.since, now),
         holder_text(device.holder) or ("none (given last)" if device.given_last else "-"),
     ]
@@ -136,7 +136,7 @@ def _health_words(device: v1.Device) -> Iterator[str]:
 
 
 def holder_text(holder: v1.Holder | None) -> str:
-    """Who holds a device; nothing where nobody does."""
+    """The pod that has a device; empty = none."""
     if holder is None:
         return ""
     if not holder.pod:

@@ -89,18 +89,18 @@ def _agent(state: AgentState) -> Iterator[Metric]:
     )
     yield GaugeMetricFamily(
         f"{_PREFIX}ready",
-        "1 while /readyz says 200: a configuration is in force and kubelet follows the list of "
-        "every pool that has devices.",
+        "1 while /readyz answers 200: the agent has a configuration, and kubelet has opened the "
+        "ListAndWatch stream of every pool that has devices.",
         value=float(readiness(state).ready),
     )
     yield CounterMetricFamily(
         f"{_PREFIX}log_lines_dropped",
-        "Lines of the log stream that were dropped, because nobody read standard error.",
+        "Log lines that were dropped because nothing read standard error.",
         value=state.lines_dropped,
     )
     yield GaugeMetricFamily(
         f"{_PREFIX}hanging_calls",
-        "Calls of the system that hang in a file system, such as a mount whose server is dead; "
+        "System calls that hang in a file system, for example on a mount whose server is down; "
         "/readyz and the log name the paths.",
         value=len(state.hanging),
     )
@@ -109,25 +109,26 @@ def _agent(state: AgentState) -> Iterator[Metric]:
 def _pools(state: AgentState) -> Iterator[Metric]:
     devices = _gauge(
         "devices",
-        "Devices of a pool as kubelet is told of them; health is Healthy or Unhealthy. Their sum "
-        "is the node's capacity, the healthy ones are allocatable.",
+        "Devices of a pool as reported to kubelet; health is Healthy or Unhealthy. Their sum is "
+        "the node's capacity; the healthy ones are allocatable.",
         *("resource", "health"),
     )
     causes = _gauge(
         "unhealthy_by_cause",
-        "Unhealthy devices of a pool by cause: what to repair.",
+        "Unhealthy devices of a pool by cause.",
         *("resource", "cause"),
     )
     held = _gauge(
         "held",
-        "Devices of a pool in the hands of pods, by kubelet's word and the agent's own answers.",
+        "Devices of a pool that are allocated to pods, as reported by kubelet or answered by the "
+        "agent.",
         "resource",
     )
     funnel = _gauge(
         "funnel_functions",
         "Functions left after each step of a pool's funnel: kind, each selector of each selector "
-        "object (from 1), not in use by the host, not taken by an earlier pool. Where it falls to "
-        "0 is why a pool is empty; `sriov-agent explain RESOURCE` says it in words.",
+        "object (from 1), not in use by the host, not in an earlier pool. The step at which it "
+        "reaches 0 is why a pool is empty; `sriov-agent explain RESOURCE` gives the details.",
         *("resource", "selector_object", "position", "step"),
     )
     for pool in state.pools.pools:
@@ -151,7 +152,8 @@ def _kubelet(state: AgentState, counters: Counters) -> Iterator[Metric]:
     resources = _resources(state)
     up = _gauge(
         "stream_up",
-        "1 while kubelet follows the resource's list; at 0 it counts none of its devices.",
+        "1 while kubelet has the resource's ListAndWatch stream open; at 0 it counts none of its "
+        "devices.",
         "resource",
     )
     for server in state.servers:
@@ -159,20 +161,20 @@ def _kubelet(state: AgentState, counters: Counters) -> Iterator[Metric]:
     yield up
     made = _counter(
         "registrations",
-        "Times that kubelet accepted the resource. Grows by one at each start of the agent or of "
-        "kubelet; steady growth means that something takes the registration away.",
+        "Number of times kubelet accepted the resource. It grows by one at each start of the agent "
+        "or of kubelet; steady growth means that registrations keep becoming invalid.",
         "resource",
     )
     failed = _counter(
         "registration_failures",
-        "Attempts to register that failed: kubelet absent, busy, or it refused.",
+        "Failed attempts to register: kubelet was absent or busy, or it refused.",
         "resource",
     )
-    pushed = _counter("lists_pushed", "Full device lists that went to kubelet.", "resource")
+    pushed = _counter("lists_pushed", "Full device lists sent to kubelet.", "resource")
     changed = _counter(
         "health_transitions",
-        "Devices that became Healthy or Unhealthy as told to kubelet, with the cause. Devices that "
-        "join or leave a pool are not counted.",
+        "Devices that became Healthy or Unhealthy as reported to kubelet, with the cause. Devices "
+        "that join or leave a pool are not counted.",
         *("resource", "health", "cause"),
     )
     for resource in resources:
@@ -184,8 +186,8 @@ def _kubelet(state: AgentState, counters: Counters) -> Iterator[Metric]:
     yield from (made, failed, pushed, changed)
     yield _histogram(
         "event_to_push_seconds",
-        "From the kernel's event (or another sign of a change) to the list with its consequence "
-        "being with kubelet. Good news that is held back on purpose is not counted.",
+        "Time from a kernel event (or another sign of a change) until the resulting device list "
+        "was sent to kubelet. Recoveries that are delayed on purpose are not counted.",
         counters.push_s,
     )
 
@@ -193,11 +195,11 @@ def _kubelet(state: AgentState, counters: Counters) -> Iterator[Metric]:
 def _allocations(state: AgentState, counters: Counters) -> Iterator[Metric]:
     answers = _counter(
         "allocations",
-        "Containers that kubelet asked devices for; result is success or refused (such a pod "
+        "Containers for which kubelet asked for devices; result is success or refused (the pod "
         "fails).",
         *("resource", "result"),
     )
-    devices = _counter("allocated_devices", "Devices handed out to containers.", "resource")
+    devices = _counter("allocated_devices", "Devices given to containers.", "resource")
     for resource in _resources(state):
         for result in ("success", "refused"):
             answers.add_metric([resource, result], counters.allocations[resource, result])
@@ -205,7 +207,7 @@ def _allocations(state: AgentState, counters: Counters) -> Iterator[Metric]:
     yield from (answers, devices)
     yield _histogram(
         "allocation_seconds",
-        "Time to answer an Allocate; kubelet admits one pod at a time, so this holds up the node.",
+        "Time to answer an Allocate call. Kubelet admits one pod at a time, so other pods wait.",
         counters.allocation_s,
     )
 
@@ -218,7 +220,7 @@ def _host(state: AgentState, counters: Counters) -> Iterator[Metric]:
     snapshot = state.pools.snapshot
     functions = _gauge(
         "functions",
-        "Functions and auxiliary devices that the last scan saw, in pools or not.",
+        "Functions and auxiliary devices found by the last scan, in pools or not.",
         *("kind", "role"),
     )
     seen = Counter((str(d.kind), str(d.role)) for d in snapshot.devices)
@@ -227,12 +229,12 @@ def _host(state: AgentState, counters: Counters) -> Iterator[Metric]:
     yield functions
     yield GaugeMetricFamily(
         f"{_PREFIX}functions_in_use_by_host",
-        "Functions that the host itself uses (default route, bond, bridge, VLAN) and that are "
-        "kept out of pools for that.",
+        "Functions kept out of pools because the host uses them (default route, bond, bridge, "
+        "VLAN).",
         value=len(state.pools.in_use),
     )
     links = _gauge(
-        "pf_up", "1 while a PF's link is up; PFs without a netdev here are left out.",
+        "pf_up", "1 while a PF's link is up; PFs without a netdev on the host are omitted.",
         *("pf", "pf_address"),
     )  # fmt: skip
     for device in snapshot.devices:
@@ -240,45 +242,44 @@ def _host(state: AgentState, counters: Counters) -> Iterator[Metric]:
         if link != "no netdev":
             links.add_metric([legible(device.pf_name or ""), device.id], float(link == "up"))
     yield links
-    yield _histogram(
-        "scan_seconds", "Time to read the whole host once, in a thread.", counters.scan_s
-    )
+    yield _histogram("scan_seconds", "Time of a full scan of the host.", counters.scan_s)
     yield GaugeMetricFamily(
         f"{_PREFIX}scan_stalled_seconds",
-        "How long the scan under way has been hanging in a driver; 0 = none hangs.",
+        "How long the current scan has been hanging in a driver; 0 = it does not hang.",
         value=state.scan.stalled_s,
     )
     yield GaugeMetricFamily(
         f"{_PREFIX}netlink_open",
-        "1 while kernel events come in; at 0 only the slow safety scan sees changes.",
+        "1 while the agent receives kernel events; at 0 only the periodic scan sees changes.",
         value=float(state.netlink == "open"),
     )
     yield CounterMetricFamily(
         f"{_PREFIX}netlink_overruns",
-        "Times that the kernel dropped events for want of buffer space; all state was read anew.",
+        "Number of times the kernel dropped events because a buffer was full; the agent then reads "
+        "all state again.",
         value=state.overruns,
     )
 
 
 def _config(state: AgentState, counters: Counters) -> Iterator[Metric]:
-    standing = state.config
+    config = state.config
     yield GaugeMetricFamily(
         f"{_PREFIX}config_reload_success",
-        "1 while the configuration file as it is now is in force; 0 after an edit that was "
-        "refused, and then the last good one stays in force.",
-        value=float(standing.in_force and not standing.rejected),
+        "1 while the agent uses the configuration file in its present form; 0 after an invalid "
+        "edit: the agent then uses the last valid configuration.",
+        value=float(config.in_force and not config.rejected),
     )
     yield GaugeMetricFamily(
         f"{_PREFIX}config_reload_success_timestamp_seconds",
-        "When a configuration was last put in force, in seconds since 1970.",
+        "When the agent last loaded a configuration, in seconds since 1970.",
         value=counters.config_in_force_at,
     )
-    reloads = _counter("config_reloads", "Edits of the file, by result.", "result")
-    reloads.add_metric(["success"], standing.reloads)
-    reloads.add_metric(["refused"], standing.failures)
+    reloads = _counter("config_reloads", "Edits of the configuration file, by result.", "result")
+    reloads.add_metric(["success"], config.reloads)
+    reloads.add_metric(["refused"], config.failures)
     yield reloads
     yield GaugeMetricFamily(
         f"{_PREFIX}config_refused_pools",
-        "Pools of the file in force that are left out because of their errors.",
-        value=len(standing.refused),
+        "Pools of the configuration that are not served because of their errors.",
+        value=len(config.refused),
     )

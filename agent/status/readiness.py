@@ -1,6 +1,7 @@
 """Whether the node can be used: one rule for the probe, ``status`` and the log.
 
-Ready = a configuration is in force, and kubelet follows the list of every pool that has devices.
+The agent is ready when it has a configuration and kubelet has opened the ListAndWatch stream of
+every pool that has devices.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from agent.status.state import AgentState
 
 @frozen
 class Readiness:
-    """Ready or not, with sentences for people."""
+    """Whether the agent is ready, with sentences for people."""
 
     missing: tuple[str, ...] = ()
-    """What keeps it from being ready; nothing = it is."""
+    """Why it is not ready; empty = it is ready."""
     details: tuple[str, ...] = ()
-    """What is worth knowing though it keeps nothing from working."""
+    """Conditions that do not affect readiness."""
 
     @property
     def ready(self) -> bool:
@@ -27,24 +28,24 @@ class Readiness:
 
 
 def readiness(state: AgentState) -> Readiness:
-    """Judge one moment; pure."""
+    """Readiness at one moment; pure."""
     return Readiness(tuple(_missing(state)), tuple(_details(state)))
 
 
 def _missing(state: AgentState) -> Iterator[str]:
     if state.stopping:
-        yield "it was asked to stop"
+        yield "the agent is stopping"
     if not state.config.in_force:
         why = f": {state.config.rejected}" if state.config.rejected else ""
-        yield f"no configuration is in force{why}"
+        yield f"no valid configuration{why}"
     for resource, holder in state.waiting_for.items():
         yield f"{resource}: waiting for another agent that serves it on this node: {holder}"
     if not state.serving:
-        yield "the first scan of the host is not done"
+        yield "the first scan of the host has not finished"
     if state.scan.stalled_s:
-        yield f"a scan of the host hangs since {state.scan.stalled_s:.0f} s"
+        yield f"a scan of the host has been hanging for {state.scan.stalled_s:.0f} s"
     if state.scan.failing:
-        yield f"the host cannot be read, the last facts stay in force: {state.scan.failing}"
+        yield f"the host cannot be read, the facts of the last scan are used: {state.scan.failing}"
     for resource, pool_health in state.pools_health.items():
         count = len(pool_health.pool.members)
         server = state.server_of.get(resource)
@@ -59,7 +60,7 @@ def _without_stream(state: AgentState, resource: str) -> str:
     if server is None:
         return "is not served yet"
     if server.registered_by:
-        return "is registered, but kubelet does not follow its list"
+        return "is registered, but kubelet has not opened its ListAndWatch stream"
     why = f": {server.last_error}" if server.last_error else ""
     return f"is not registered with kubelet{why}"
 
@@ -69,13 +70,13 @@ def _details(state: AgentState) -> Iterator[str]:
         yield state.config.idle
     if state.config.rejected and state.config.in_force:
         yield (
-            "the configuration file as it is now is refused, the last good one stays in force: "
+            "the configuration file is invalid, the last valid configuration is used: "
             f"{state.config.rejected}"
         )
     for refused in state.config.refused:
-        yield f"pool {refused} was refused at the start because of its errors"
+        yield f"pool {refused} is not served because of its errors"
     for path in state.hanging:
         yield f"the file system at {path} hangs: what needs it fails or waits"
     yield from sorted({server.note for server in state.servers if server.note})
     if state.netlink == "closed":
-        yield "kernel events cannot be had: changes of the host are seen by the slow scan only"
+        yield "kernel events are unavailable; only the periodic scan sees changes of the host"

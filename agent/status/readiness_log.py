@@ -1,4 +1,4 @@
-"""Says in the log when readiness changes, and what is missing; quiet as long as it stays."""
+"""Logs changes of readiness, with the reasons for not being ready."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from agent.status.readiness import Readiness, readiness
 from agent.status.state import AgentState
 
 BRIEF_S = 1.0
-"""Not being ready for less is no news: a restarted kubelet, a pool that has just come."""
+"""A shorter interruption is not logged, for example while kubelet restarts."""
 START_S = 10.0
-"""How long a start may take before what is missing is said."""
-# Not HealthChanged: an Unhealthy device is served, and a burst would have all be looked at again.
+"""How long a start may take before the agent logs why it is not ready."""
+# Not HealthChanged: Unhealthy devices are served too, and a burst would repeat the whole check.
 _CAUSES = (
     ConfigChanged,
     ConfigRejected,
@@ -33,16 +33,16 @@ _CAUSES = (
 
 
 class ReadinessLogger:
-    """Follows the agent's state for ever; good news is said at once, bad news if it lasts."""
+    """Logs that the agent became ready at once, and that it is not ready once that lasts."""
 
     def __init__(self, bus: Bus, state: Callable[[], AgentState]) -> None:
         self._bus = bus
         self._state = state
-        self._said: bool | None = None
+        self._logged: bool | None = None
         self._changed = asyncio.Event()
 
     async def run(self) -> None:
-        """Look again after each event that can make a difference."""
+        """Check again after each event that can change readiness, until cancelled."""
         with ExitStack() as subscriptions:
             for cause in _CAUSES:
                 subscriptions.callback(self._bus.on(cause, lambda _: self._changed.set()))
@@ -51,19 +51,19 @@ class ReadinessLogger:
                 await self._look()
 
     async def _look(self) -> None:
-        """Say what is new, then wait for the next change."""
+        """Log a change, then wait for the next event."""
         ready = readiness(self._state())
-        if ready.ready and self._said is not True:
-            self._say(ready)
-        elif not ready.ready and self._said is not False:
-            ready = await self._still_missing(BRIEF_S if self._said else START_S)
-            self._say(ready)
+        if ready.ready and self._logged is not True:
+            self._log(ready)
+        elif not ready.ready and self._logged is not False:
+            ready = await self._still_missing(BRIEF_S if self._logged else START_S)
+            self._log(ready)
             return
         self._changed.clear()
         await self._changed.wait()
 
     async def _still_missing(self, limit_s: float) -> Readiness:
-        """What readiness is after ``limit_s``, or as soon as it is there."""
+        """Readiness after ``limit_s``, or as soon as the agent is ready."""
         deadline = asyncio.get_running_loop().time() + limit_s
         ready = readiness(self._state())
         while not ready.ready:
@@ -76,9 +76,9 @@ class ReadinessLogger:
             ready = readiness(self._state())
         return ready
 
-    def _say(self, ready: Readiness) -> None:
-        if ready.ready and self._said is not True:
+    def _log(self, ready: Readiness) -> None:
+        if ready.ready and self._logged is not True:
             logs.emit("agent.ready", ready=True)
-        elif not ready.ready and self._said is not False:
+        elif not ready.ready and self._logged is not False:
             logs.emit("agent.ready", ready=False, missing="; ".join(ready.missing))
-        self._said = ready.ready
+        self._logged = ready.ready

@@ -89,7 +89,7 @@ def test_a_scan_that_hangs_stalls_no_list_no_allocation_and_no_watcher(
             assert agent.wait_for("host.scan_stalled")["seconds"] == 10
             status, text = ready(port)
             assert status == 503
-            assert "a scan of the host hangs since 10 s" in text
+            assert "a scan of the host has been hanging for 10 s" in text
         agent.wait_for("host.scan_resumed")
         agent.wait_for("agent.ready", lambda line: line["ready"])
         assert ready(port)[0] == 200
@@ -108,7 +108,7 @@ def test_a_first_scan_that_hangs_is_told_and_the_agent_serves_once_it_returns(
         hanging(host.folder(PF) / "vendor"),
         AgentProcess(host.root, config.path, "--http-address", "127.0.0.1:0") as agent,
     ):
-        assert "the first scan of the host is not done" in ready(http_port(agent))[1]
+        assert "the first scan of the host has not finished" in ready(http_port(agent))[1]
         agent.wait_for("host.scan_stalled")
         assert agent.stop() == 0
     with AgentProcess(host.root, config.path) as agent:

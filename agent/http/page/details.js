@@ -27,7 +27,7 @@ function device(told) {
     const cause = its.cause ? `, ${its.cause}: ${told.healthDetail ?? ""}` : "";
     facts.push(["health", `${its.health}${since}${cause}`]);
   }
-  if (its.holder) facts.push(["held by", holder(its)]);
+  if (its.holder) facts.push(["pod", holder(its)]);
   return [make("p", { is: its.health === "Unhealthy" ? "bad" : "" }, told.summary), list(facts), ...(told.pools ?? []).flatMap(verdict)];
 }
 
@@ -48,7 +48,7 @@ function pool(told) {
   const lines = [
     ...(its.whyEmpty ?? []),
     ...(its.notes ?? []),
-    ...(told.overlaps ?? []).map((o) => `${o.winner} has ${o.devices} devices that ${o.loser} wants too`),
+    ...(told.overlaps ?? []).map((o) => `devices of ${o.winner} that ${o.loser} matches too: ${o.devices}`),
   ].map((line) => make("p", { is: "note warn" }, line));
   const funnel = (its.funnel ?? []).map((step) => [
     String(step.remaining),
@@ -60,13 +60,13 @@ function pool(told) {
     make("p", {}, told.summary),
     ...lines,
     table(["functions left", "after", "wanted"], funnel),
-    ...(members.length ? [table(["device", "health", "held by"], members)] : []),
+    ...(members.length ? [table(["device", "health", "pod"], members)] : []),
   ];
 }
 
 function unknown(told) {
   const near = (told.near ?? []).join(", ");
-  return [make("p", {}, told.note || `Not known here.${near ? ` Near: ${near}` : ""}`)];
+  return [make("p", {}, told.note || `Unknown on this node.${near ? ` Near: ${near}` : ""}`)];
 }
 
 const list = (facts) => make("dl", {}, ...facts.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]));

@@ -41,7 +41,7 @@ def test_a_device_with_all_verdicts_in_order() -> None:
         "  PF:            pf0 (0000:3b:00.0), index 0\n"
         "  health:        Unhealthy since 2023-11-14T22:13:20Z, no carrier: "
         "PF pf0 has no carrier\n"
-        "  held by:       default/pod (main)\n"
+        "  pod:           default/pod (main)\n"
         "\n"
         "intel.com/net: selected by intel.com/net, selector object 1; held by pod default/pod\n"
         "  SELECTOR     WANTED  FOUND        VERDICT\n"
@@ -62,7 +62,7 @@ def test_a_pool_with_funnel_members_and_overlaps() -> None:
     assert shown("net", moment(NODE, NET, LATE)) == (
         "intel.com/net (netDevice): 1 device, 1 healthy\n"
         "  note: vendors: no netDevice of vendor 15b3 on this host; present: 8086 (2)\n"
-        "  1 of its devices are wanted by the later pool intel.com/late too\n"
+        "  devices that the later pool intel.com/late matches too: 1\n"
         "\n"
         "  FUNCTIONS LEFT  AFTER           WANTED\n"
         "       3          kind            netDevice\n"
@@ -81,7 +81,7 @@ def test_a_pool_with_funnel_members_and_overlaps() -> None:
 
 
 def test_the_pool_that_lost_devices_says_to_whom() -> None:
-    assert "1 devices that match are taken by the earlier pool intel.com/net" in shown(
+    assert "matching devices in the earlier pool intel.com/net: 1" in shown(
         "late", moment(NODE, NET, LATE)
     )
 

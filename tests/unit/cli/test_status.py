@@ -39,11 +39,11 @@ def shown(state: AgentState, *, devices: bool = False) -> str:
 def test_a_healthy_node_at_a_glance() -> None:
     assert shown(STATE) == (
         "sriov-agent 1.2.3, process 42 on node-1, up 60s: ready\n"
-        "configuration /etc/pcidp/config.json: in force, 1 pools\n"
+        "configuration /etc/pcidp/config.json: loaded, 1 pools\n"
         "last scan: 4 functions in 4.2 ms\n"
         "\n"
-        "POOL           DEVICES  HEALTHY  HELD  KUBELET            SINCE  CAUSES\n"
-        "intel.com/net  2        2        1     follows (watcher)  10s    -\n"
+        "POOL           DEVICES  HEALTHY  ALLOCATED  KUBELET              SINCE  CAUSES\n"
+        "intel.com/net  2        2        1          connected (watcher)  10s    -\n"
         "\n"
         "PF    ADDRESS       LINK     VFS   NUMA  DRIVER  DEVICE     IN USE BY THE HOST\n"
         "eno1  0000:18:00.0  unknown  0/64  -     i40e    8086:1572  "
@@ -69,12 +69,12 @@ def test_what_is_missing_and_what_is_worth_knowing_come_first() -> None:
     text = shown(attrs.evolve(STATE, config=rejected, servers=()))
     assert text.splitlines()[0].endswith("not ready")
     assert text.splitlines()[1] == "missing: intel.com/net (2 devices): is not served yet"
-    assert text.splitlines()[2].startswith("detail: the configuration file as it is now is refused")
+    assert text.splitlines()[2].startswith("detail: the configuration file is invalid")
 
 
 def test_an_empty_pool_tells_why_below_the_table() -> None:
     text = shown(moment(NODE, pool("dpdk", {"drivers": ["vfio-pci"], "pfNames": ["pf9"]})))
-    assert "intel.com/dpdk  0        0        0     not offered  -      -" in text
+    assert "intel.com/dpdk  0        0        0          not served  -      -" in text
     assert "intel.com/dpdk is empty: pfNames pf9 leaves none of 3 functions" in text
     assert "intel.com/dpdk: drivers: no netDevice here is bound" in text
 
@@ -90,7 +90,7 @@ def test_how_kubelet_stands_is_told_in_words() -> None:
 
 def test_overlaps_are_told() -> None:
     text = shown(moment(NODE, NET, pool("late", {"drivers": ["iavf"]})))
-    assert "intel.com/net has 2 devices that intel.com/late wants too" in text
+    assert "devices of intel.com/net that intel.com/late matches too: 2" in text
 
 
 def test_a_holder_is_a_pod_or_one_that_is_being_started() -> None:

@@ -54,7 +54,7 @@ async def test_ready_is_200_with_details_and_not_ready_503_with_what_is_missing(
     shown.state = attrs.evolve(STATE, config=rejected)
     told = await shown.get("/readyz")
     assert told.status == 200
-    assert b"detail: the configuration file as it is now is refused" in told.body
+    assert b"detail: the configuration file is invalid" in told.body
     shown.state = attrs.evolve(STATE, servers=())
     assert await shown.get("/readyz") == plain(
         "not ready\nmissing: intel.com/net (1 device): is not served yet\n", 503

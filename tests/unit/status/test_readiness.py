@@ -41,7 +41,7 @@ def test_a_pool_without_devices_needs_no_stream() -> None:
         (None, "is not served yet"),
         (
             server(NET, stream_live=False),
-            "is registered, but kubelet does not follow its list",
+            "is registered, but kubelet has not opened its ListAndWatch stream",
         ),
         (
             server(NET, registered_by=None, stream_live=False, last_error="dial refused"),
@@ -62,12 +62,12 @@ def test_a_pool_that_kubelet_does_not_follow_is_named_with_the_cause(
 
 def test_a_start_is_not_ready_before_the_first_lists() -> None:
     assert readiness(AgentState(config=ConfigStatus("f", in_force=True))).missing == (
-        "the first scan of the host is not done",
+        "the first scan of the host has not finished",
     )
 
 
 def test_without_any_configuration_it_is_not_ready() -> None:
-    assert missing(config=ConfigStatus("f")) == ("no configuration is in force",)
+    assert missing(config=ConfigStatus("f")) == ("no valid configuration",)
 
 
 def test_a_resource_that_another_agent_serves_is_missing_once_with_the_name_of_that_agent() -> None:
@@ -77,7 +77,7 @@ def test_a_resource_that_another_agent_serves_is_missing_once_with_the_name_of_t
 
 
 def test_an_agent_that_was_asked_to_stop_is_not_ready_though_its_lists_are_followed() -> None:
-    assert missing(stopping=True) == ("it was asked to stop",)
+    assert missing(stopping=True) == ("the agent is stopping",)
 
 
 def test_an_agent_without_pools_on_purpose_is_ready_and_says_why() -> None:
@@ -88,7 +88,9 @@ def test_an_agent_without_pools_on_purpose_is_ready_and_says_why() -> None:
 
 
 def test_a_hanging_scan_is_not_ready() -> None:
-    assert missing(scan=ScanStatus(3, stalled_s=20.0)) == ("a scan of the host hangs since 20 s",)
+    assert missing(scan=ScanStatus(3, stalled_s=20.0)) == (
+        "a scan of the host has been hanging for 20 s",
+    )
 
 
 def test_a_refused_edit_is_a_detail_and_stays_ready() -> None:
@@ -97,7 +99,7 @@ def test_a_refused_edit_is_a_detail_and_stays_ready() -> None:
     assert found.ready
     assert found.details == (
         (
-            "the configuration file as it is now is refused, the last good one stays in force: "
+            "the configuration file is invalid, the last valid configuration is used: "
             "f:1:2: trailing comma"
         ),
     )

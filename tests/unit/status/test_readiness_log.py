@@ -67,7 +67,7 @@ async def test_what_is_missing_is_said_if_it_lasts(log_lines: LogLines) -> None:
         await asyncio.sleep(0.001)
     assert log_lines.fields("agent.ready") == [
         {"ready": True},
-        {"ready": False, "missing": "a scan of the host hangs since 10 s"},
+        {"ready": False, "missing": "a scan of the host has been hanging for 10 s"},
         {"ready": True},
     ]
 
