@@ -14,6 +14,7 @@ from rich.text import Text
 from agent.change_log import funnel_text
 from agent.cli.arguments import DEFAULT_CONFIG_FILE
 from agent.cli.console import DIM, GOOD, STRONG, WARN, Screen, styled
+from agent.cli.discover_document import document
 from agent.cli.inputs import config_or_none, roots_of, wants_netlink
 from agent.discovery.scan import scan
 from agent.host.pci_ids import PciIds
@@ -25,7 +26,6 @@ from agent.pools.assign import assign
 from agent.pools.needs import needs_of
 from agent.pools.pool import Pools
 from agent.pools.reasons import reason
-from agent.pools.view import document
 
 ALL_NEEDS = frozenset({DDP, ENABLE_RDMA, ALTNAMES})
 """Facts that need requests to the kernel."""

@@ -1,9 +1,8 @@
 """Every selector of the configuration, in the order in which a funnel applies them.
 
-The order explains best: first what the hardware is, then where it sits, then the states that
-people and pods change at run time. So the step that leaves nothing speaks of the right functions
-("8 functions of pf0, none bound to vfio-pci"), and never of strangers that happen to share a
-driver. The outcome is the same in every order, since all must hold.
+The result is the same in every order, since all selectors must hold. This order explains best: the
+step that leaves nothing then counts the functions that were meant ("8 functions of pf0, none bound
+to vfio-pci"), and not others that have the same driver.
 """
 
 from __future__ import annotations
@@ -25,16 +24,30 @@ from agent.selectors.selector import Selector
 from agent.selectors.vdpa import VDPA_TYPE
 from agent.selectors.vhost_net import NEED_VHOST_NET
 
-_WHAT_IT_IS = (VENDORS, DEVICES, CLASSES, AUX_TYPES)
-_WHERE_IT_SITS = (PCI_ADDRESSES, ACPI_INDEXES, ROOT_DEVICES, PF_NAMES)
-_WHAT_STATE_IT_IS_IN = (DRIVERS, LINK_TYPES, DDP_PROFILES, PKEYS, IS_RDMA, VDPA_TYPE)
-_OPTIONS = (NEED_VHOST_NET,)
+_TABLE = (
+    # What the hardware is.
+    VENDORS,
+    DEVICES,
+    CLASSES,
+    AUX_TYPES,
+    # Where it is.
+    PCI_ADDRESSES,
+    ACPI_INDEXES,
+    ROOT_DEVICES,
+    PF_NAMES,
+    # Its state, which people and pods change at run time.
+    DRIVERS,
+    LINK_TYPES,
+    DDP_PROFILES,
+    PKEYS,
+    IS_RDMA,
+    VDPA_TYPE,
+    # Options, which select nothing.
+    NEED_VHOST_NET,
+)
 
-SELECTORS: Mapping[str, Selector] = {
-    selector.key: selector
-    for selector in (*_WHAT_IT_IS, *_WHERE_IT_SITS, *_WHAT_STATE_IT_IS_IN, *_OPTIONS)
-}
-"""Canonical key -> selector; validation, matching, documentation and tests derive from it."""
+SELECTORS: Mapping[str, Selector] = {selector.key: selector for selector in _TABLE}
+"""Key -> selector; validation, matching, documentation and tests derive from it."""
 
 
 def required_selectors(kind: Kind | None) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from typing import Any
 import attrs
 import pytest
 
+from agent.cli.discover_document import document
 from agent.config.load import load_config
 from agent.discovery.scan import scan
 from agent.errors import DeviceNotUsableError
@@ -25,7 +26,6 @@ from agent.model.link import Links
 from agent.pools.allocation import allocation, members_for
 from agent.pools.assign import assign
 from agent.pools.pool import Pool, Pools
-from agent.pools.view import document
 from agent.roots import Roots
 from tests.support.trees import dump_tree, load_tree
 

@@ -1,4 +1,7 @@
-"""Devices and pools as JSON documents: one shape for ``discover``, ``status`` and the HTTP API."""
+"""The JSON document of ``discover -o json``: every fact that a scan reads, and what comes of it.
+
+It is not the schema of ``status`` and ``explain`` (docs/adr/0007-one-schema.md says why).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ Json = dict[str, Any]
 
 
 def document(pools: Pools) -> Json:
-    """Everything that a scan and a configuration make: devices with reasons, pools with funnels."""
+    """The result of a scan and an assignment: devices with reasons, pools with funnels."""
     return {
         "devices": [device_view(d, reason(d, pools)) for d in pools.snapshot.devices],
         "pools": [pool_view(p) for p in pools.pools],
@@ -28,7 +31,7 @@ def document(pools: Pools) -> Json:
 
 
 def device_view(device: Device, why: Reason) -> Json:
-    """One device: its facts, its pool or the reason why it has none; unknown facts are left out."""
+    """One device: its facts, its pool or why it has none; facts that are not known are omitted."""
     facts: Mapping[str, object] = {
         "id": device.id,
         "kind": str(device.kind),
@@ -87,7 +90,7 @@ def netdev_view(netdev: Netdev) -> Json:
 
 
 def pool_view(pool: Pool) -> Json:
-    """One pool: its members in the order in which kubelet is told of them, and its funnel."""
+    """One pool: its members in the order of kubelet's list, and its funnel."""
     return {
         "resource": pool.resource,
         "deviceType": str(pool.config.kind),

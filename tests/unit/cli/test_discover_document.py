@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import json
 
+from agent.cli.discover_document import document
 from agent.model.device import Netdev, RdmaDevice
 from agent.model.snapshot import Snapshot
-from agent.pools.view import document
 from tests.support.devices import pf, vf
 from tests.support.pools import assigned, held, pool
 
