@@ -10,10 +10,11 @@ _HEALTH = ("tests/unit/health", "tests/unit/test_reconcile.py", "tests/e2e/test_
 _PLUGIN = ("tests/unit/plugin", "tests/e2e/test_run.py")
 _ROUTES = (
     *("tests/unit/host/test_routes.py", "tests/unit/host/test_route_events.py"),
+    "tests/unit/host/test_route_filter.py",
     *("tests/unit/host/test_addresses.py", "tests/unit/pools/test_guard.py"),
     *("tests/unit/watch/test_netlink_watcher.py", "tests/e2e/test_links.py"),
 )
-_HTTP = ("tests/unit/http", "tests/e2e/test_observability.py")
+_HTTP = ("tests/unit/http", "tests/unit/docs/test_limits.py", "tests/e2e/test_observability.py")
 
 TESTS: Mapping[str, tuple[str, ...]] = {
     "agent/pools/allocation_tracker.py": (*_POOLS, *_MODEL),
