@@ -1,4 +1,4 @@
-"""Answers kubelet's Allocate and GetPreferredAllocation from the pools in force."""
+"""Answers kubelet's Allocate and GetPreferredAllocation from the current pools."""
 
 from __future__ import annotations
 
@@ -38,28 +38,29 @@ from agent.roots import Roots
 T = TypeVar("T")
 
 FRESH_WITHIN_S = 0.5
-"""How long Allocate waits for facts read anew before it takes those of the last scan."""
+"""How long Allocate waits for freshly read facts before it uses those of the last scan."""
 CONFIRM_WITHIN_S = 0.25
-"""How long it then waits for the few facts on which device nodes hang."""
+"""How long it then waits for the few facts that decide on device nodes."""
 
 
 @frozen
 class Checks:
-    """What Allocate asks beside the facts of the devices themselves."""
+    """What Allocate checks besides the facts of the devices themselves."""
 
     held: Callable[[], AllocatedDevices]
-    """The newest holders, which the pools in force may not show yet."""
+    """The newest allocations, which the current pools may not have yet."""
     look: Callable[[HostNodes, frozenset[str]], HostNodes] = lambda known, _: known
-    """Takes the known nodes of the host and looks at those of some names again."""
+    """Takes the known nodes of the host, and reads those of some names again."""
     confirm: Callable[[tuple[Device, ...]], Mapping[str, str]] = lambda _: {}
-    """Reads what device nodes hang on without asking a driver: device id -> what is another now."""
+    """Reads the facts that decide on device nodes, without calls into a driver: device id -> what
+    changed."""
 
 
 class Allocator:
-    """Kubelet's questions, answered; ``pools`` gives the pools in force.
+    """Answers kubelet's requests; ``pools`` gives the current pools.
 
-    ``reread`` reads some devices' facts anew, in a thread of its own: files that a pod's namespace
-    hid may be back, and no scan may have run since.
+    ``refresh`` reads the facts of some devices again, in a thread: files that a pod's namespace hid
+    may be visible again, and no scan may have run since.
     """
 
     def __init__(  # noqa: PLR0913 - the parts that the daemon puts together
@@ -78,10 +79,10 @@ class Allocator:
         self._roots = roots
         self._bus = bus
         self._pools = pools
-        self._reread = refresh
+        self._refresh = refresh
         self._checks = checks or Checks(held=lambda: pools().held)
         self._giving: Counter[int | None] = Counter()
-        """IOMMU groups of the devices in answers that are not complete yet."""
+        """IOMMU groups of the devices in unfinished answers."""
         self._cdi = cdi
         self._specs = specs or CdiSpecs(roots, on=cdi is not None)
         self._given = given
@@ -95,7 +96,7 @@ class Allocator:
         self._resting = event.until
 
     async def allocate(self, resource: str, device_ids: tuple[str, ...]) -> Allocation:
-        """What one container gets, or UnknownDeviceError or DeviceNotUsableError: never a part."""
+        """What one container gets; raises UnknownDeviceError or DeviceNotUsableError."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:
@@ -139,7 +140,7 @@ class Allocator:
             self._giving.subtract(groups)
 
     async def _export(self, pools: Pools, pool: Pool, members: tuple[Member, ...]) -> None:
-        """Write the files that the members' pod needs; raises DeviceNotUsableError."""
+        """Write the files that the pod needs; raises DeviceNotUsableError."""
         what = "device-info file"
         try:
             await write_device_info(self._roots.device_info, pool.config, members)
@@ -154,31 +155,33 @@ class Allocator:
     async def _fresh(
         self, members: tuple[Member, ...], nodes: HostNodes
     ) -> tuple[tuple[Member, ...], HostNodes]:
-        """The members and the host's nodes as they are now; of the last scan if that takes long.
+        """The members and the host's nodes, freshly read; of the last scan if reading takes long.
 
-        Raises DeviceNotUsableError for a device that is gone, and for one whose nodes may have
-        become those of another function.
+        Raises DeviceNotUsableError for a device that no longer exists, and for one whose nodes may
+        now belong to another function.
         """
         devices = tuple(m.device for m in members)
 
         def read() -> tuple[tuple[Member, ...], HostNodes]:
-            now = {d.id: d for d in self._reread(devices)}
-            fresh = [attrs.evolve(m, device=now[i]) for m in members if (i := m.device.id) in now]
+            by_id = {d.id: d for d in self._refresh(devices)}
+            fresh = [
+                attrs.evolve(m, device=by_id[m.device.id]) for m in members if m.device.id in by_id
+            ]
             return tuple(fresh), self._checks.look(nodes, frozenset(chain(*map(node_names, fresh))))
 
-        found = await _in_time("reread", read, FRESH_WITHIN_S)
-        if found is None:
+        result = await _in_time("reread", read, FRESH_WITHIN_S)
+        if result is None:
             await self._confirm_nodes(members)
             logs.emit("allocation.stale_facts", devices=shown(tuple(d.id for d in devices)))
             return members, nodes
-        there = {m.device.id for m in found[0]}
-        gone = [d.id for d in devices if d.id not in there]
-        if gone:
-            raise DeviceNotUsableError(gone[0], "is gone from the host")
-        return found
+        fresh_ids = {m.device.id for m in result[0]}
+        missing = [d.id for d in devices if d.id not in fresh_ids]
+        if missing:
+            raise DeviceNotUsableError(missing[0], "is gone from the host")
+        return result
 
     async def _confirm_nodes(self, members: tuple[Member, ...]) -> None:
-        """Make sure that the nodes of the last scan are still those of the same functions."""
+        """Check that the nodes of the last scan still belong to the same functions."""
         devices = tuple(m.device for m in members if any(True for _ in node_names(m)))
         if not devices:
             return
@@ -190,7 +193,7 @@ class Allocator:
             raise DeviceNotUsableError(device_id, f"changed since the last scan: {what}")
 
     def _check(self, pool: Pool, members: tuple[Member, ...], pools: Pools) -> None:
-        """Refuse what changed since the last scan; the device is scanned again, so it leaves."""
+        """Refuse a device that changed since the last scan; it is scanned again, and removed."""
         held = self._checks.held()
         for member in members:
             device = member.device
@@ -204,7 +207,7 @@ class Allocator:
     def _with_cdi(
         self, pool: Pool, members: tuple[Member, ...], answer: Allocation, nodes: HostNodes
     ) -> Allocation:
-        """With CDI, the runtime adds the nodes: the answer names devices in their place."""
+        """With CDI, the runtime adds the nodes: the answer names CDI devices instead."""
         if self._cdi is None:
             return answer
         names = tuple(
@@ -221,7 +224,7 @@ class Allocator:
     async def prefer(
         self, resource: str, available: tuple[str, ...], must_include: tuple[str, ...], size: int
     ) -> tuple[str, ...]:
-        """Which devices kubelet should take; what must be included where the pool is not known."""
+        """Which devices kubelet should prefer; ``must_include`` if the pool is unknown."""
         pools = self._pools()
         pool = pools.by_resource.get(resource)
         if pool is None:
@@ -235,25 +238,25 @@ class Allocator:
             size,
             self._policy if policy is None else policy,
             pools.held.of(resource),
-            last=self._last(pool, pools),
+            last=self._choose_last(pool, pools),
         )
 
     def _note_returned(self, resource: str, free: Iterable[str]) -> None:
-        """Devices that kubelet offers again soon after they were given: their pod is no more.
+        """Publish the devices that kubelet offers again soon after an allocation: the pod ended.
 
-        Kubelet has forgotten pods that ended by the time it asks for a preference.
+        When kubelet asks for a preference, it has already released the devices of ended pods.
         """
         now = asyncio.get_running_loop().time()
-        young = {i: at for i, at in self._given_at.items() if now - at < SHORT_LIFE_S}
-        back = tuple(sorted(i for i in free if i in young))
-        self._given_at = {i: at for i, at in young.items() if i not in back}
-        if back:
-            self._bus.publish(DevicesReturned(resource, back))
+        recent = {i: at for i, at in self._given_at.items() if now - at < SHORT_LIFE_S}
+        returned = tuple(sorted(i for i in free if i in recent))
+        self._given_at = {i: at for i, at in recent.items() if i not in returned}
+        if returned:
+            self._bus.publish(DevicesReturned(resource, returned))
 
-    def _last(self, pool: Pool, pools: Pools) -> Mapping[str, int]:
-        """Which devices are chosen late, the last ones with the highest number.
+    def _choose_last(self, pool: Pool, pools: Pools) -> Mapping[str, int]:
+        """Devices to choose last; those with the highest number come last of all.
 
-        Those that came back soon, those that look broken, those whose IOMMU groups other pods have.
+        1 = returned soon after an allocation, 2 = looks broken, 3 = a pod has its IOMMU group.
         """
         now = asyncio.get_running_loop().time()
         resting = {i: 1 for i, until in self._resting.items() if until > now}
@@ -263,8 +266,8 @@ class Allocator:
 
 
 async def _in_time(purpose: str, work: Callable[[], T], limit_s: float) -> T | None:
-    """What ``work`` returns in a thread; None where that cannot be had in ``limit_s``."""
+    """The result of ``work``, run in a thread; None if it fails or takes over ``limit_s``."""
     try:
         return await blocking.call(purpose, "", work, limit_s=limit_s)
-    except OSError:  # it hangs, or the process has run out of something
+    except OSError:  # it hangs, or no thread or descriptor is left
         return None

@@ -1,12 +1,12 @@
-"""Calls that may block, made in threads: the event loop never waits for a file system.
+"""Runs calls that may block in threads, so that the event loop never waits for a file system.
 
-A mount whose server is dead (NFS, FUSE) keeps every call that touches it in the kernel, for minutes
-or for ever. Each purpose (a folder, or one kind of work) has its own few threads, so that a call
-which hangs costs only its own purpose. Every fault comes out as an OSError with the path.
+A call that touches a mount whose server is dead (NFS, FUSE) stays in the kernel, for minutes or for
+ever. Each purpose (a folder, or one kind of work) has its own few threads, so a call that hangs
+affects only its own purpose. Every error of the system is raised as an OSError with the path.
 
-The threads are made at the first call and kept: what worked once works also while no further thread
-can be made (a limit of processes is reached). They are daemon threads: one that hangs does not hold
-up the end of the process.
+Threads are created at the first call of a purpose and kept, so that it also works while no further
+thread can be created (a limit of processes is reached). They are daemon threads: one that hangs
+does not delay the end of the process.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ T = TypeVar("T")
 LIMIT_S = 2.0
 """How long a caller waits for a call before it goes on without the result."""
 GRACE_S = 0.005
-"""A call that takes less is waited for without a turn of the loop: most take microseconds."""
+"""The loop itself waits this long for a result: most calls take microseconds."""
 THREADS = {"answers": 4, "reread": 4, "confirm": 4}
-"""How many threads a purpose may have; one for all others."""
+"""How many threads these purposes may have; all others have one."""
 
 
 @frozen
 class Hanging:
-    """A call that did not return in time, and still has not."""
+    """A call that exceeded its limit, and has not returned yet."""
 
     purpose: str
     path: str
     since_s: float
-    """``time.monotonic()`` of its beginning."""
+    """``time.monotonic()`` at its start."""
 
 
 _workers: dict[str, _Worker] = {}
@@ -57,12 +57,12 @@ async def call(
     limit_s: float | None = LIMIT_S,
     undo: Callable[[T], object] | None = None,
 ) -> T:
-    """The result of ``work``, called in a thread of ``purpose``; ``path`` is named in errors.
+    """Run ``work`` in a thread of ``purpose`` and return its result; ``path`` is for error texts.
 
-    Raises OSError for every fault of the system: as the call raised it, ELOOP where pathlib says
-    RuntimeError, EAGAIN where no thread can be made, and TimeoutError if there is no result within
+    Raises OSError for every error of the system: as the call raised it, ELOOP for pathlib's
+    RuntimeError, EAGAIN if no thread can be created, and TimeoutError if there is no result within
     ``limit_s`` (None = no limit) or while an earlier call of the purpose still hangs. A result that
-    comes after that is handed to ``undo``, in the thread.
+    arrives after the limit is passed to ``undo``, in the thread.
     """
     return await _worker(purpose).call(work, str(path), limit_s, undo)
 
@@ -70,7 +70,7 @@ async def call(
 def call_now(purpose: str, path: Path | str, work: Callable[[], T], *, limit_s: float) -> T:
     """The same for a caller that cannot await: the loop waits, so the limit must be short.
 
-    A call that hangs costs that once; further ones are refused at once.
+    While a call hangs, further ones fail at once.
     """
     return _worker(purpose).call_now(work, str(path), limit_s)
 
@@ -83,10 +83,9 @@ def _worker(purpose: str) -> _Worker:
 
 
 async def compute(purpose: str, work: Callable[[], T]) -> T:
-    """The result of ``work``, which needs no file system, from a thread of ``purpose``.
+    """Run ``work``, which uses no file system, in a thread of ``purpose``; return its result.
 
-    Done on the loop if no thread can be made: late is better than never. What ``work`` raises
-    passes through.
+    If no thread can be created, it runs on the loop. Raises what ``work`` raises.
     """
     outcome: list[T] = []
     try:
@@ -97,7 +96,7 @@ async def compute(purpose: str, work: Callable[[], T]) -> T:
 
 
 def prepare(*purposes: str) -> None:
-    """Make the threads of ``purposes`` now, as far as that can be done."""
+    """Create the threads of ``purposes`` now, as far as possible."""
     for purpose in purposes:
         with suppress(NoThreadError):
             _worker(purpose).need_thread(purpose)
@@ -109,15 +108,15 @@ def hanging() -> tuple[Hanging, ...]:
 
 
 def on_change(receive: Callable[[], None]) -> Callable[[], None]:
-    """Call ``receive`` on the loop when a call begins or ceases to hang; returns how to end it."""
+    """No further thread can be created: a process limit of container or node is reached."""
     _receivers.append(receive)
     return lambda: _receivers.remove(receive)
 
 
 def as_os_error(error: BaseException, path: Path | str) -> OSError | None:
-    """The OSError that a fault of the system is; None for anything else.
+    """The error of the system as an OSError; None for any other exception.
 
-    pathlib raises RuntimeError for a circle of symbolic links up to Python 3.12.
+    Up to Python 3.12, pathlib raises RuntimeError for a loop of symbolic links.
     """
     if isinstance(error, OSError):
         return error
@@ -127,15 +126,15 @@ def as_os_error(error: BaseException, path: Path | str) -> OSError | None:
 
 
 class NoThreadError(OSError):
-    """No further thread can be made: the limit of the container's or the node's processes."""
+    """No further thread can be created: a process limit of the container or the node is reached."""
 
     def __init__(self, path: Path | str) -> None:
-        text = "no further thread can be made: raise the limit of processes (pids)"
+        text = "no further thread can be created: raise the limit of processes (pids)"
         super().__init__(errno.EAGAIN, text, str(path) or None)
 
 
 class _Call(Generic[T]):
-    """One call on its way through a thread."""
+    """One call, from its caller to a thread and back."""
 
     def __init__(
         self, work: Callable[[], T], path: str, undo: Callable[[T], object] | None
@@ -144,7 +143,7 @@ class _Call(Generic[T]):
         self.path = path
         self.undo = undo
         self.lock = threading.Lock()
-        """Held while it changes hands: the thread finishes it, or its caller gives it up."""
+        """Held while the thread finishes it, and while its caller gives it up."""
         self.finished = threading.Event()
         self.notify: Callable[[], None] | None = None
         self.is_given_up = False
@@ -155,7 +154,7 @@ class _Call(Generic[T]):
         self.error: BaseException | None = None
 
     def run(self) -> None:
-        """Make the call; for the thread."""
+        """Run the call; in the thread."""
         self.began_s = time.monotonic()
         try:
             self.result = self.work()
@@ -169,27 +168,27 @@ class _Call(Generic[T]):
             self.take_back()
 
     def take_back(self) -> None:
-        """Undo what was done for a caller who is gone; for the thread."""
+        """Undo a result that no caller waits for; in the thread."""
         if self.error is None and self.undo is not None:
             with suppress(OSError):
                 self.undo(self.result)
 
     def give_up(self) -> bool:
-        """Go on without the result; False if it is there by now."""
+        """Stop waiting for the result; False if it has arrived."""
         with self.lock:
             self.is_given_up = not self.finished.is_set()
             return self.is_given_up
 
     def is_hanging(self) -> bool:
-        """Whether it was given up because it took too long, and still has not returned."""
+        """Whether it exceeded its limit, and has not returned yet."""
         return self.is_late and not self.finished.is_set()
 
     def is_too_long(self) -> bool:
-        """Whether it runs for longer than its caller, or anybody, would wait."""
+        """Whether it runs for longer than its caller, or LIMIT_S, allows."""
         return not self.finished.is_set() and (self.is_late or _age_s(self) > LIMIT_S)
 
     def outcome(self) -> T:
-        """What came of it."""
+        """Its result; raises its error."""
         if self.error is None:
             return self.result
         if (fault := as_os_error(self.error, self.path)) is not None and fault is not self.error:
@@ -198,7 +197,7 @@ class _Call(Generic[T]):
 
 
 class _Worker:
-    """The threads of one purpose, and the calls in them."""
+    """The threads of one purpose, and their calls."""
 
     def __init__(self, purpose: str) -> None:
         self._purpose = purpose
@@ -210,12 +209,12 @@ class _Worker:
         self._running: set[_Call[object]] = set()
 
     def hanging(self) -> tuple[Hanging, ...]:
-        """The calls that were given up as too late and have not returned."""
+        """The calls that exceeded their limit and have not returned."""
         late = (c for c in tuple(self._running) if c.is_hanging())
         return tuple(Hanging(self._purpose, c.path, c.began_s or 0.0) for c in late)
 
     def need_thread(self, path: str) -> None:
-        """Have a thread for one more call if one can be made; raises NoThreadError if none is."""
+        """Create a thread for one more call if possible; raises NoThreadError if there is none."""
         if self._pending < self._threads or self._threads >= THREADS.get(self._purpose, 1):
             return
         body = threading.Thread(target=self._serve, name=self._purpose, daemon=True)
@@ -261,15 +260,15 @@ class _Worker:
         """As :func:`call_now`."""
         one = self._begin(work, path, None)
         if not one.finished.wait(limit_s) and one.give_up():
-            with suppress(RuntimeError):  # no loop runs: nobody follows the log
-                self._say_late(one, asyncio.get_running_loop())
+            with suppress(RuntimeError):  # no loop runs
+                self._log_late(one, asyncio.get_running_loop())
             raise _late(one.path, limit_s)
         return one.outcome()
 
     def _begin(
         self, work: Callable[[], T], path: str, undo: Callable[[T], object] | None
     ) -> _Call[T]:
-        """Give a call to a thread."""
+        """Queue a call for a thread."""
         self._refuse_if_held(path)
         self.need_thread(path)
         one = _Call(work, path, undo)
@@ -277,7 +276,7 @@ class _Worker:
         return one
 
     def _refuse_if_held(self, path: str) -> None:
-        """Raises TimeoutError while as many calls hang as there may be threads."""
+        """Raises TimeoutError while as many calls hang as the purpose may have threads."""
         held = [c for c in tuple(self._running) if c.is_given_up and c.is_too_long()]
         if len(held) >= THREADS.get(self._purpose, 1):
             held_at = held[0].path
@@ -285,7 +284,7 @@ class _Worker:
             raise TimeoutError(errno.ETIMEDOUT, text, path)
 
     async def _wait(self, one: _Call[T], limit_s: float | None) -> None:
-        """Let the loop go on until the call is finished or the limit is over."""
+        """Wait, without blocking the loop, until the call has finished or its limit is over."""
         loop = asyncio.get_running_loop()
         done = loop.create_future()
 
@@ -294,7 +293,7 @@ class _Worker:
                 done.set_result(None)
 
         def notify() -> None:
-            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            with suppress(RuntimeError):  # the loop is closed: no caller waits
                 loop.call_soon_threadsafe(wake)
 
         with one.lock:
@@ -308,29 +307,29 @@ class _Worker:
                 self._put(_Call(one.take_back, one.path, None))
             raise
         if one.give_up():
-            self._say_late(one, loop)
+            self._log_late(one, loop)
             raise _late(one.path, limit_s)
 
-    def _say_late(self, one: _Call[T], loop: asyncio.AbstractEventLoop) -> None:
-        """Say that a call hangs, and later that it does no more."""
+    def _log_late(self, one: _Call[T], loop: asyncio.AbstractEventLoop) -> None:
+        """Log that a call hangs, and later that it returned."""
 
         def returned() -> None:
-            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                loop.call_soon_threadsafe(self._say_returned, one.path)
+            with suppress(RuntimeError):  # the loop is closed: no caller waits
+                loop.call_soon_threadsafe(self._log_returned, one.path)
 
         with one.lock:
             if one.began_s is None or one.finished.is_set():
-                return  # it waited behind another one, of which that is said; or it came just now
+                return  # it waited behind another call that hangs, or has just finished
             one.notify, one.is_late = returned, True
         logs.emit_once("file.hangs", self._purpose, purpose=self._purpose, path=one.path)
-        _tell_receivers()
+        _notify_receivers()
 
-    def _say_returned(self, path: str) -> None:
+    def _log_returned(self, path: str) -> None:
         if self.hanging():
             return
         logs.forget("file.hangs", self._purpose)
         logs.emit("file.answers", purpose=self._purpose, path=path)
-        _tell_receivers()
+        _notify_receivers()
 
 
 def _late(path: str, limit_s: float | None) -> TimeoutError:
@@ -342,6 +341,6 @@ def _age_s(one: _Call[T]) -> float:
     return time.monotonic() - one.began_s if one.began_s is not None else 0.0
 
 
-def _tell_receivers() -> None:
+def _notify_receivers() -> None:
     for receive in tuple(_receivers):
         receive()

@@ -50,7 +50,7 @@ STOP_WITHIN_S = 1.8
 async def run_agent(options: RunOptions, stop: asyncio.Event | None = None) -> None:
     """Run until a stop signal or ``stop``.
 
-    Raises ConfigError where the configuration cannot be used at the start; a bug passes through.
+    Raises ConfigError if the configuration cannot be used at the start, and any bug as it is.
     """
     asked = _stop_on_signals(stop or asyncio.Event())
     startup = Startup(options, asked)

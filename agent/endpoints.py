@@ -1,7 +1,7 @@
-"""What shows the agent to people and tools: the admin socket, HTTP, the word on readiness.
+"""Runs the admin socket, HTTP, and the log of readiness.
 
-None of it is needed to serve kubelet, so all of it is loaded after the first lists, and what fails
-here is told and costs nothing else.
+Kubelet needs none of them, so they are loaded after the first lists; an error here is logged and
+affects nothing else.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from agent.status.state import AgentState
 
 AFTER_S = 1.0
-"""When they start at the latest; before, as soon as kubelet has its lists."""
+"""When they start at the latest; earlier, as soon as kubelet has its lists."""
 _LAST_STREAM_S = 0.05
-"""Kubelet opens no further stream if it opened none for so long: pools register side by side."""
+"""After this time without a new stream, all are open: resources register side by side."""
 
 
 async def first_lists(bus: Bus, limit_s: float) -> None:
-    """Wait until kubelet follows the lists of all pools: what is loaded meanwhile holds them up."""
+    """Wait until kubelet follows the lists of all pools: imports meanwhile would delay them."""
     with bus.subscribe(StreamOpened) as opened, suppress(TimeoutError):
         async with asyncio.timeout(limit_s):
             await opened.take()
@@ -45,7 +45,7 @@ async def first_lists(bus: Bus, limit_s: float) -> None:
 
 
 class Endpoints:
-    """Enter it before anything happens that shall be remembered, then ``run`` it."""
+    """A context manager; from entering on, events are remembered and counted. ``run`` serves."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Endpoints:
         self.history = EventHistory()
         self.dates = LastTransitions()
         self.counters: Counters | None = None
-        """What is counted for the metrics; None while HTTP is off."""
+        """The counters of the metrics; None if HTTP is off."""
         self._options = options
         self._bus = bus
         self._state = state
@@ -66,7 +66,7 @@ class Endpoints:
         self._stack.callback(logs.follow(self.history.note))
         self._stack.callback(self._bus.on(HealthChanged, self.dates.note))
         if self._options.http_address:
-            from agent.http.counters import Recorder  # noqa: PLC0415 - only where it is asked for
+            from agent.http.counters import Recorder  # noqa: PLC0415 - only if needed
 
             self.counters = self._stack.enter_context(Recorder(self._bus))
         return self
@@ -75,7 +75,7 @@ class Endpoints:
         self._stack.close()
 
     async def run(self) -> None:
-        """Serve until cancelled; what cannot be loaded for want of descriptors is tried again."""
+        """Serve until cancelled; tries again if there are no descriptors left to import modules."""
         await first_lists(self._bus, AFTER_S)
         await keep_running(
             self._serve, expected=(OSError,), retry=Retry(), failed=self._unavailable
@@ -88,7 +88,7 @@ class Endpoints:
         logs.emit_once("services.unavailable", "", error=with_advice(error))
 
     def _parts(self) -> Iterator[Coroutine[object, object, None]]:
-        """All of it is imported here, off the way to the first lists."""
+        """Imports everything here, after the first lists."""
         from agent.host.pci_ids import PciIds  # noqa: PLC0415 - see above
         from agent.status.readiness_log import ReadinessLogger  # noqa: PLC0415 - likewise
 
@@ -102,12 +102,12 @@ class Endpoints:
         from agent.admin.server import serve_admin  # noqa: PLC0415 - likewise
         from agent.admin.service import AdminService  # noqa: PLC0415 - likewise
 
-        gc.freeze()  # what was imported stays: no collection need walk through it
+        gc.freeze()  # imported modules stay: collections need not walk through them
         service = AdminService(self._state, self.history, title)
         await serve_admin(self._options.roots.run, service)
 
     async def _http(self, counters: Counters, title: Title) -> None:
-        from agent.http.address import parse_address  # noqa: PLC0415 - only where it is asked for
+        from agent.http.address import parse_address  # noqa: PLC0415 - only if needed
         from agent.http.serve import serve_http  # noqa: PLC0415 - as above
 
         address = parse_address(self._options.http_address or "")
@@ -115,7 +115,7 @@ class Endpoints:
         await serve_http(address, self._state, self.history, counters, title, traffic)
 
     async def _traffic(self) -> Traffic:
-        """What VFs have carried; a laid-out host has no kernel of its own to be asked."""
+        """The traffic of the VFs; none without netlink, since it is asked of this kernel."""
         if not self._options.netlink:
             return {}
         from agent.host.vf_stats import traffic_of_host  # noqa: PLC0415 - as above

@@ -1,4 +1,4 @@
-"""Where the host is: the only module that spells host paths."""
+"""All paths of the host; no other module spells them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ LOCK_FOLDER = ".sriov-node-agent"
 
 @frozen
 class Roots:
-    """All host paths, below one host root so that a laid-out tree can stand in for a machine."""
+    """All host paths, below one root, so that a folder can take the place of a machine."""
 
     host: Path = Path("/")
     """The folder that holds the host's ``sys``, ``dev``, ``proc``, ``run`` and ``var``."""
     kubelet_dir: str = DEFAULT_KUBELET_DIR
-    """Kubelet's root folder as the host names it (``--kubelet-dir``)."""
+    """Kubelet's root folder as a path of the host (``--kubelet-dir``)."""
 
     @property
     def is_real_host(self) -> bool:
@@ -26,7 +26,7 @@ class Roots:
         return self.host == Path("/")
 
     def below(self, host_path: str) -> Path:
-        """The path in this process of a path as the host names it."""
+        """The path in this process for a path of the host."""
         return self.host / host_path.lstrip("/")
 
     @property
@@ -41,12 +41,12 @@ class Roots:
 
     @property
     def proc(self) -> Path:
-        """procfs; routes come from its ``net`` folder where netlink is off."""
+        """procfs; routes are read from its ``net`` folder if netlink is off."""
         return self.below("/proc")
 
     @property
     def boot_id(self) -> Path:
-        """A text that is another after each boot of the host (man 4 random)."""
+        """A text that changes at each boot of the host (man 4 random)."""
         return self.proc / "sys" / "kernel" / "random" / "boot_id"
 
     @property
@@ -71,22 +71,22 @@ class Roots:
 
     @property
     def device_plugins(self) -> Path:
-        """Folder of ``kubelet.sock`` and of plugins registered the legacy way."""
+        """Folder of ``kubelet.sock``, and of plugins that register there (the legacy method)."""
         return self.kubelet / "device-plugins"
 
     @property
     def kubelet_socket(self) -> Path:
-        """Kubelet's Registration service (legacy way)."""
+        """Kubelet's Registration service (the legacy method)."""
         return self.device_plugins / "kubelet.sock"
 
     @property
     def kubelet_checkpoint(self) -> Path:
-        """The file in which kubelet's device manager keeps what it has given to pods."""
+        """The file in which kubelet's device manager records the allocated devices."""
         return self.device_plugins / "kubelet_internal_checkpoint"
 
     @property
     def plugins_registry(self) -> Path:
-        """Folder that kubelet's plugin watcher follows."""
+        """Folder that kubelet's plugin watcher watches."""
         return self.kubelet / "plugins_registry"
 
     @property

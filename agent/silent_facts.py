@@ -1,6 +1,6 @@
-"""Looks now and then at facts that change without any event of the kernel.
+"""Scans facts that change without a kernel event, at intervals.
 
-A subnet manager writes P_Keys, a tool loads a DDP profile, somebody removes a device node.
+For example, a subnet manager writes P_Keys, a tool loads a DDP profile, a device node is removed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ EVERY_S = 60.0
 
 
 async def scan_silent_facts(bus: Bus, pools: Callable[[], Pools]) -> None:
-    """Publish a hint each minute as long as a pool depends on such facts; runs for ever."""
+    """Request a scan each minute while a pool depends on such facts; runs until cancelled."""
     while True:
         await asyncio.sleep(EVERY_S)
         touched = silent_facts(pools())
@@ -27,9 +27,9 @@ async def scan_silent_facts(bus: Bus, pools: Callable[[], Pools]) -> None:
 
 
 def silent_facts(pools: Pools) -> frozenset[str] | None:
-    """Ids of the devices to scan for such facts; None = no pool depends on any.
+    """Ids of the devices to scan for such facts; None = no pool depends on them.
 
-    Every scan looks at the device nodes and at what devlink answers, even one of no device.
+    Every scan reads the device nodes and asks devlink, also a scan of no device.
     """
     keys = {c.key for p in pools.config.pools for s in p.selectors for c in s.criteria}
     checks = [check for key in keys if (check := SELECTORS[key].changes_silently)]

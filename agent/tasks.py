@@ -1,4 +1,4 @@
-"""Long-lived tasks that outlive expected failures, and the rhythm in which they try again."""
+"""Keeps tasks running through expected failures, with delays between the tries."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ SLOW_DELAYS_S = (1.0, 2.0, 5.0, 10.0)
 
 
 class Retry:
-    """The rhythm of tries: a few quick ones, then 1, 2, 5 and 10 s for ever.
+    """Delays between tries: a few short ones, then 1, 2, 5 and 10 s, and 10 s from then on.
 
-    ``hint`` says that the world may have changed: a wait under way ends, and the quick tries
-    start again.
+    ``hint`` means that the cause of the failure may be gone: it ends the current wait, and the
+    short delays start again.
     """
 
     def __init__(self) -> None:
@@ -22,16 +22,16 @@ class Retry:
         self._hinted = asyncio.Event()
 
     def hint(self) -> None:
-        """Start from the quick tries again, at once."""
+        """Try again at once, and start from the short delays."""
         self.failures = 0
         self._hinted.set()
 
     def succeeded(self) -> None:
-        """A try went well: the next failure starts from the quick tries."""
+        """A try succeeded: the next failure starts from the short delays."""
         self.failures = 0
 
     async def wait(self) -> float:
-        """Count a failure and wait until the next try is due; returns the delay chosen (s)."""
+        """Count a failure and wait until the next try is due; returns the planned delay (s)."""
         delay_s = retry_delay_s(self.failures)
         self.failures += 1
         self._hinted.clear()
@@ -57,11 +57,11 @@ async def keep_running(
     retry: Retry,
     failed: Callable[[BaseException, int], None],
 ) -> None:
-    """Run ``attempt`` again and again; expected errors are counted, told to ``failed`` and retried.
+    """Run ``attempt`` in a loop; expected errors are counted, passed to ``failed``, and retried.
 
-    Any other exception is a bug and passes through: it ends the process with its traceback.
-    An attempt that returns is begun again at once, with the rhythm reset; so is the rhythm after
-    one that failed only when it had lasted for longer than the longest delay.
+    Any other exception is a bug, and is raised: it ends the process with its traceback. An attempt
+    that returns is started again at once, and resets the delays. So does an attempt that failed
+    after more than the longest delay.
     """
     loop = asyncio.get_running_loop()
     while True:
@@ -78,9 +78,9 @@ async def keep_running(
 
 
 async def run_all(*works: Coroutine[object, object, object]) -> None:
-    """Run ``works`` side by side until one fails or all return; the failure passes through bare.
+    """Run ``works`` side by side until one fails or all return; raises the failure itself.
 
-    The others are cancelled and have ended when this returns or raises.
+    The others are cancelled, and have ended when this returns or raises.
     """
     tasks = [asyncio.create_task(work) for work in works]
     try:

@@ -1,4 +1,4 @@
-"""A wake-up for everyone who waits on state that one task of the loop changes."""
+"""Wakes tasks that wait for a state which another task of the loop changes."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Callable, Coroutine
 
 
 class Wakeup:
-    """Wakes all waiters at once; each then looks at the state again by its own condition."""
+    """Wakes all waiting tasks; each then checks its own condition again."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
 
     def wake(self) -> None:
-        """Say that the state changed."""
-        # A new event takes the place of the set one, or the next wait would return at once.
+        """The state changed."""
+        # A new event replaces the set one, or the next wait would return at once.
         event, self._event = self._event, asyncio.Event()
         event.set()
 
@@ -26,7 +26,7 @@ class Wakeup:
     async def run_unless(
         self, condition: Callable[[], object], call: Coroutine[None, None, None]
     ) -> bool:
-        """Run ``call``, cancelled as soon as ``condition`` is true; tells whether it finished."""
+        """Run ``call``; cancel it when ``condition`` is true. Returns whether it finished."""
         work = asyncio.ensure_future(call)
         guard = asyncio.ensure_future(self.until(condition))
         try:

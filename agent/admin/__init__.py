@@ -1,1 +1,1 @@
-"""The admin socket: status, watch and explain ask the running agent through it."""
+"""The admin socket, which the commands status, watch and explain use."""

@@ -117,7 +117,7 @@ class AdmittingServer(Server):
 
     async def hang_up(self, bound: BoundSocket) -> None:
         """Stop listening, and close all connections; ``bound`` is the socket it listens on."""
-        await bound.take_no_more()
+        await bound.stop_accepting()
         self.close()
         self.peers.close()
 

@@ -1,6 +1,6 @@
-"""Socket files in kubelet's folders: their names, how they come to be, and whose they are.
+"""Socket files: their names, their creation and removal, and whether one is still ours.
 
-The only code that creates or removes entries in kubelet's folders.
+The only code that creates or removes sockets in kubelet's folders.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ MAX_PATH_BYTES = 107
 _OURS = re.compile(r"^\.?.+\.g\d+-[0-9a-f]{8}\.sock$")
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 _DIGEST_LENGTH = 12
-_TURNS_TO_LET_IN = 2
-"""Turns of the loop from an accepted peer to its protocol, and one to spare."""
+_TURNS_TO_ACCEPT = 2
+"""Turns of the loop from accept(2) to the protocol, and one more."""
 
 
 @frozen
 class Identity:
-    """Which file a path leads to; a file made anew under the same path differs."""
+    """Identifies the file that a path leads to; a new file under the same path differs."""
 
     device: int
     inode: int
@@ -37,7 +37,7 @@ class Identity:
 
 
 def identify(path: Path) -> Identity | None:
-    """The identity of the file at ``path``, None if there is none or it cannot be seen."""
+    """The identity of the file at ``path``; None if there is none, or if it cannot be read."""
     try:
         return look_at(path)
     except OSError:
@@ -45,10 +45,9 @@ def identify(path: Path) -> Identity | None:
 
 
 def look_at(path: Path) -> Identity | None:
-    """The identity of the file at ``path``, None if there is none.
+    """The identity of the file at ``path``; None if there is none.
 
-    Raises OSError where that cannot be found out: a folder that cannot be searched hides its files,
-    but they are still there.
+    Raises OSError if that is unknown: the files of a folder that cannot be searched still exist.
     """
     try:
         status = path.lstat()
@@ -58,15 +57,15 @@ def look_at(path: Path) -> Identity | None:
 
 
 def socket_token(generation: int, process_token: str) -> str:
-    """What makes a socket's name unique: the generation, and eight hex digits of the process."""
+    """Makes a socket's name unique: the generation, and eight hex digits of the process."""
     return f"g{generation}-{process_token}"
 
 
 def socket_path(folder: Path, resource: str, token: str) -> Path:
-    """Where a resource's socket goes: ``<prefix>_<name>.<token>.sock``, recognisable and legal.
+    """The path of a resource's socket: ``<prefix>_<name>.<token>.sock``.
 
-    A name for which the folder leaves no room is cut and told apart by a hash of the resource.
-    Raises SocketPathTooLongError if not even the hash fits.
+    A name that is too long for the folder is cut, and gets a hash of the resource. Raises
+    SocketPathTooLongError if not even the hash fits.
     """
     stem = _stem(resource)
     room = _room(folder, token)
@@ -83,12 +82,12 @@ def socket_path(folder: Path, resource: str, token: str) -> Path:
 
 
 def _room(folder: Path, token: str) -> int:
-    """Bytes for a socket's stem; its name is bound with a dot before it, hence one byte less."""
+    """Bytes left for a socket's stem; a dot precedes its name while it is bound."""
     return MAX_PATH_BYTES - len(os.fsencode(folder)) - len(f"/..{token}.sock")
 
 
 def require_room(folder: Path) -> None:
-    """Raises SocketPathTooLongError if no socket can have a place in ``folder``."""
+    """Raises SocketPathTooLongError if the path of ``folder`` is too long for any socket."""
     token = socket_token(10**6, "0" * 8)
     if _room(folder, token) < _DIGEST_LENGTH:
         digest = "-" * _DIGEST_LENGTH
@@ -108,18 +107,18 @@ class BoundSocket:
         return identify(self.path) == self.identity
 
     def unlink(self) -> None:
-        """Remove the file, unless somebody else's took its place."""
+        """Remove the file, unless another one replaced it."""
         if self.is_in_place():
             self.path.unlink(missing_ok=True)
 
-    async def take_no_more(self) -> None:
-        """Let in whoever is at the door, and nobody after; to be called before the server closes.
+    async def stop_accepting(self) -> None:
+        """Stop accepting, and finish connections that were accepted; call it before closing.
 
-        asyncio forgets a peer between accept(2) and its protocol if the server closes meanwhile:
-        he would wait for ever on a connection that nobody has.
+        If a server closes between accept(2) and the creation of the protocol, asyncio loses the
+        connection without closing it: the peer would wait for ever.
         """
         asyncio.get_running_loop().remove_reader(self.listener)
-        for _ in range(_TURNS_TO_LET_IN):
+        for _ in range(_TURNS_TO_ACCEPT):
             await asyncio.sleep(0)
 
 
@@ -151,7 +150,7 @@ def bind_socket(path: Path) -> BoundSocket:
 
 
 def is_listening(path: Path) -> bool:
-    """Whether somebody listens on a socket file; in doubt, yes."""
+    """Whether a process listens on a socket file; True if that is unknown."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as probe:
             answer = probe.connect_ex(str(path))
@@ -161,9 +160,9 @@ def is_listening(path: Path) -> bool:
 
 
 def remove_dead(folders: Iterable[Path]) -> tuple[Path, ...]:
-    """Remove sockets of earlier processes of ours; one on which somebody listens is not touched.
+    """Remove the agent's sockets on which no process listens; returns the removed ones.
 
-    What cannot be removed stays, and the next start tries again. Returns what was removed.
+    One that cannot be removed stays, and the next start tries again.
     """
     dead = [
         path
@@ -175,10 +174,7 @@ def remove_dead(folders: Iterable[Path]) -> tuple[Path, ...]:
 
 
 def find_foreign(folders: Iterable[Path], resource: str) -> tuple[Path, ...]:
-    """The Go plugin's sockets of a resource on which it still listens.
-
-    Dead ones are removed where that can be done.
-    """
+    """The Go plugin's sockets of a resource on which it listens; removes the others if possible."""
     live: list[Path] = []
     for folder in folders:
         path = folder / f"{_stem(resource)}.sock"
@@ -192,7 +188,7 @@ def find_foreign(folders: Iterable[Path], resource: str) -> tuple[Path, ...]:
 
 
 def _remove(path: Path) -> bool:
-    """Remove a file; tells whether it is gone."""
+    """Remove a file; returns whether that succeeded."""
     try:
         path.unlink(missing_ok=True)
     except OSError:
@@ -201,7 +197,7 @@ def _remove(path: Path) -> bool:
 
 
 def _is_socket(path: Path) -> bool:
-    """Whether a socket itself lies there; a name too long for a file is nobody's."""
+    """Whether ``path`` is a socket itself; False also if the name is too long for a file."""
     try:
         return stat.S_ISSOCK(path.lstat().st_mode)
     except OSError:
@@ -216,6 +212,6 @@ def _socket_files(folder: Path) -> list[Path]:
 
 
 def _stem(resource: str) -> str:
-    """A resource as a file name that cannot lead elsewhere, nor hide behind a dot."""
+    """A resource as a file name without slashes, and without a dot at its start."""
     stem = _UNSAFE.sub("_", resource)
     return stem if stem and not stem.startswith(".") else f"_{stem[1:]}"
