@@ -31,7 +31,7 @@ from queue import SimpleQueue
 from threading import Lock
 
 from tests.mutation.faults import Fault, faults_of
-from tests.mutation.targets import SAME_BEHAVIOUR, TESTS
+from tests.mutation.targets import EVERY_FILE, SAME_BEHAVIOUR, TESTS
 
 _REPOSITORY = Path(__file__).parents[2]
 _PATIENCE_S = 900.0
@@ -157,7 +157,7 @@ def _is_found(
     source = path.read_bytes()
     is_passed = True
     try:
-        for tests in _stages(TESTS[fault.file], is_unit_only=is_unit_only):
+        for tests in _stages((*TESTS[fault.file], *EVERY_FILE), is_unit_only=is_unit_only):
             limit_s = limits.of(tests, copy)
             path.write_bytes(fault.applied(source))
             is_passed, _ = _pass(copy, tests, limit_s)
