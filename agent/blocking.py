@@ -280,7 +280,7 @@ class _Worker:
         held = [c for c in tuple(self._running) if c.is_given_up and c.is_too_long()]
         if len(held) >= THREADS.get(self._purpose, 1):
             held_at = held[0].path
-            text = f"an earlier call at {held_at} hangs since {_age_s(held[0]):.0f} s"
+            text = f"an earlier call at {held_at} has been hanging for {_age_s(held[0]):.0f} s"
             raise TimeoutError(errno.ETIMEDOUT, text, path)
 
     async def _wait(self, one: _Call[T], limit_s: float | None) -> None:
@@ -333,7 +333,7 @@ class _Worker:
 
 
 def _late(path: str, limit_s: float | None) -> TimeoutError:
-    text = f"no answer within {limit_s:g} s; does its file system hang?"
+    text = f"no result within {limit_s:g} s: its file system may hang"
     return TimeoutError(errno.ETIMEDOUT, text, path)
 
 

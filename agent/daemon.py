@@ -158,10 +158,10 @@ class Startup:
             changed_at=self.endpoints.dates.changed_at,
         )
 
-    def _scan(self, generation: int, touched: frozenset[str] | None) -> Snapshot:
+    def _scan(self, touched: frozenset[str] | None) -> Snapshot:
         began_s = time.perf_counter()
         wanted = needs_of(self._config.config)
-        snapshot = self._scanner.scan(generation, needs=wanted, touched=touched)
+        snapshot = self._scanner.scan(needs=wanted, touched=touched)
         self._scan_s = time.perf_counter() - began_s
         if self.endpoints.counters is not None:
             self.endpoints.counters.scan_s.observe(self._scan_s)

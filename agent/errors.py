@@ -1,23 +1,23 @@
-"""Every error that the agent raises on purpose; data travels in attributes, nothing logs itself."""
+"""The errors that the agent raises; they have their data as attributes, and log nothing."""
 
 from __future__ import annotations
 
 
 class AgentError(Exception):
-    """Root of the agent's own errors: a fault that was foreseen and has a message for people."""
+    """Base class: an expected error with a message for the user."""
 
     exit_code = 1
-    """Of the process that it ends: 2 for what was given to it, 1 for everything else."""
+    """Exit code of the process: 2 for wrong arguments or configuration, 1 for everything else."""
 
 
 class UsageError(AgentError):
-    """A command line that cannot be followed."""
+    """An invalid command line."""
 
     exit_code = 2
 
 
 class ConfigError(AgentError):
-    """A configuration that cannot be used; ``problems`` holds everything that was found."""
+    """A configuration that cannot be used; ``problems`` has all of its problems."""
 
     exit_code = 2
 
@@ -27,7 +27,7 @@ class ConfigError(AgentError):
 
 
 class KubeletUnavailableError(AgentError):
-    """Kubelet did not answer, refused, or hung up: an expected state, tried again later."""
+    """Kubelet did not answer, refused, or closed the connection; callers try again later."""
 
 
 class NoAgentError(AgentError):
@@ -35,7 +35,7 @@ class NoAgentError(AgentError):
 
 
 class UnknownDeviceError(AgentError):
-    """A request named devices that the pool does not hold; ``device_ids`` lists them, sorted."""
+    """A request named devices that the pool does not have; ``device_ids`` lists them, sorted."""
 
     def __init__(self, resource: str, device_ids: tuple[str, ...]) -> None:
         super().__init__(f"{resource} has no device {', '.join(device_ids)}")
@@ -44,7 +44,7 @@ class UnknownDeviceError(AgentError):
 
 
 class DeviceNotUsableError(AgentError):
-    """A device of the pool cannot be handed out now; ``reason`` says why, in operator's words."""
+    """A device of the pool cannot be allocated now; ``reason`` explains why to the operator."""
 
     def __init__(self, device_id: str, reason: str) -> None:
         super().__init__(f"{device_id}: {reason}")
@@ -53,7 +53,7 @@ class DeviceNotUsableError(AgentError):
 
 
 class SocketPathTooLongError(AgentError):
-    """The folder alone leaves no room for a socket name: 107 bytes is the kernel's limit."""
+    """The folder's path is too long for any socket in it: the kernel's limit is 107 bytes."""
 
     def __init__(self, path: str, limit: int) -> None:
         super().__init__(f"socket path of {len(path.encode())} bytes is over {limit}: {path}")

@@ -79,4 +79,4 @@ def _bugs_logged(method: str) -> Iterator[None]:
         yield
     except Exception as error:
         logs.emit("admin.failed", method=method, error=repr(error))
-        raise GRPCError(Status.INTERNAL, "fault in the agent; see its log") from error
+        raise GRPCError(Status.INTERNAL, "internal error in the agent: see its log") from error

@@ -47,7 +47,6 @@ _NO_SIGHT = ScanCache()
 def scan(
     roots: Roots,
     *,
-    generation: int = 0,
     netlink: bool = False,
     needs: frozenset[str] = frozenset(),
 ) -> Snapshot:
@@ -61,7 +60,7 @@ def scan(
     PCI bus or a class that lists devices cannot be read, or is missing though an earlier scan saw
     it: that must not look like a host whose devices are gone.
     """
-    return Scanner(roots, netlink=netlink).scan(generation, needs=needs)
+    return Scanner(roots, netlink=netlink).scan(needs=needs)
 
 
 class Scanner:
@@ -93,7 +92,6 @@ class Scanner:
 
     def scan(
         self,
-        generation: int = 0,
         *,
         needs: frozenset[str] = frozenset(),
         touched: Collection[str] | None = None,
@@ -106,25 +104,22 @@ class Scanner:
         is_whole = touched is None or needs != self._needs
         self.whole += is_whole
         self._needs = None
-        snapshot = self._look(generation, needs, None if is_whole else touched)
+        snapshot = self._look(needs, None if is_whole else touched)
         self._needs = needs
         return snapshot
 
-    def _look(
-        self, generation: int, needs: frozenset[str], touched: Collection[str] | None
-    ) -> Snapshot:
+    def _look(self, needs: frozenset[str], touched: Collection[str] | None) -> Snapshot:
         with sysfs.class_folder(self._roots.sys) as sys, sysfs.folder(self._roots.dev) as dev:
             if sys is None:
                 self._require_none(self._roots.sys)
                 self._cache = _NO_SIGHT
-                return Snapshot(generation=generation)
-            return self._look_below(sys, dev, generation, needs, touched)
+                return Snapshot()
+            return self._look_below(sys, dev, needs, touched)
 
     def _look_below(
         self,
         sys: int,
         dev: int | None,
-        generation: int,
         needs: frozenset[str],
         touched: Collection[str] | None,
     ) -> Snapshot:
@@ -138,14 +133,14 @@ class Scanner:
                 self._require_none(self._roots.sys / pci.BUS)
                 names = netdev.read_class(class_net).names
                 self._cache = ScanCache(HostTables(interfaces=names), unowned=frozenset(names))
-                return self._snapshot(generation, class_net, rdma.read_host(sys, dev))
+                return self._snapshot(class_net, rdma.read_host(sys, dev))
             folders = OpenFolders(sys, dev, bus, class_net)
             reading = self._read(folders, self._asked(needs), touched)
             rdma_host = self._cache.tables.rdma
             view = view_of(self._roots)
             rdma_cm = rdma_host.rdma_cm
             self._nodes = self._node_reader.read(sys, dev, view, reading.devices, rdma_cm=rdma_cm)
-            return self._snapshot(generation, class_net, rdma_host, reading)
+            return self._snapshot(class_net, rdma_host, reading)
 
     def _require_none(self, missing: Path) -> None:
         """Raises OSError where the last scan saw functions: they are there, but cannot be seen."""
@@ -180,7 +175,6 @@ class Scanner:
 
     def _snapshot(
         self,
-        generation: int,
         class_net: int | None,
         rdma_host: RdmaHost,
         reading: FunctionScan | None = None,
@@ -190,7 +184,6 @@ class Scanner:
         host_routes = _host_routes(self._roots, interfaces, netlink=self._netlink)
         parents = tuple(_netdev_parents(class_net, self._cache.unowned))
         return Snapshot(
-            generation=generation,
             devices=devices,
             default_route_netdevs=host_routes.default,
             addressed_netdevs=host_routes.own.addressed,

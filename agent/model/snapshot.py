@@ -1,11 +1,9 @@
-"""What one scan of the host saw: a whole immutable value with a generation number, and its diff."""
+"""What one scan of the host saw, as one immutable value."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-
-import attrs
 
 from agent.attrs_classes import frozen
 from agent.kinds import NET_DEVICE
@@ -19,13 +17,11 @@ _INFINIBAND_CLASS = 0x0207
 
 @frozen(slots=False)
 class Snapshot:
-    """Everything that one scan saw, sorted; two scans of one host differ in generation only.
+    """Everything that one scan saw, sorted; two scans of an unchanged host are equal.
 
     Not slotted so that the look-up tables are made once, on first use.
     """
 
-    generation: int = attrs.field(default=0, eq=False)
-    """Grows with every scan of a process; not part of equality."""
     devices: tuple[Device, ...] = ()
     """Every function and auxiliary device of a known kind, PFs with VFs too, in bus order."""
     default_route_netdevs: tuple[str, ...] = ()

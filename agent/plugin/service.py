@@ -38,7 +38,9 @@ def _errors_as_statuses(report_bug: Callable[[Exception], None]) -> Iterator[Non
         raise _status(Status.INTERNAL, error) from error
     except Exception as error:
         report_bug(error)
-        raise GRPCError(Status.INTERNAL, f"fault in the agent: {type(error).__name__}") from error
+        raise GRPCError(
+            Status.INTERNAL, f"internal error in the agent: {type(error).__name__}"
+        ) from error
 
 
 def _status(status: Status, error: AgentError) -> GRPCError:

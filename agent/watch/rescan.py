@@ -24,8 +24,8 @@ T = TypeVar("T")
 Elsewhere = Callable[[Callable[[], Snapshot]], Awaitable[Snapshot]]
 Touched = frozenset[str] | None
 """What the hints named, as in :class:`HostChanged`."""
-Scan = Callable[[int, Touched], Snapshot]
-"""Scans the host; takes the generation and what to read, None = everything."""
+Scan = Callable[[Touched], Snapshot]
+"""Scans the host; takes what to read, None = everything."""
 
 WINDOW_S = 0.05
 """Least time between two scans of one burst of hints."""
@@ -141,7 +141,7 @@ class RescanLoop:
         self._is_partial = touched is not None
         if touched is None:
             self._whole_at = asyncio.get_running_loop().time()
-        scanning = asyncio.ensure_future(self._elsewhere(lambda: self._scan(self.scans, touched)))
+        scanning = asyncio.ensure_future(self._elsewhere(lambda: self._scan(touched)))
         stall_s = 0.0
         while not (await asyncio.wait({scanning}, timeout=STALL_S))[0]:
             stall_s += STALL_S

@@ -36,13 +36,13 @@ class ScriptedHost:
     reads: list[frozenset[str] | None] = attrs.Factory(list)
     """What each was to read, None = everything."""
 
-    def scan(self, generation: int, touched: frozenset[str] | None) -> Snapshot:
+    def scan(self, touched: frozenset[str] | None) -> Snapshot:
         """What a scan sees."""
         self.scans.append(now())
         self.reads.append(touched)
         if self.fault is not None:
             raise self.fault
-        return Snapshot(generation, devices=self.devices)
+        return Snapshot(devices=self.devices)
 
     async def elsewhere(self, work: Callable[[], Snapshot]) -> Snapshot:
         """Run a scan in virtual time in the place of a thread."""

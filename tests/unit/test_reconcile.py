@@ -469,7 +469,7 @@ async def test_while_the_host_is_not_quiet_whoever_asks_sees_the_pools_as_offere
 
 async def test_a_settled_word_after_the_same_snapshot_brings_the_additions() -> None:
     async with node(*family(1)) as at:
-        taken = Snapshot(7, devices=family(3))
+        taken = Snapshot(devices=family(3))
         at.bus.publish(SnapshotTaken(taken, settled=False))
         await asyncio.sleep(QUIET_S)
         at.bus.publish(SnapshotTaken(taken, settled=True))

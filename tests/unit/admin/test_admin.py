@@ -241,7 +241,7 @@ async def test_a_folder_that_can_be_had_later_gets_its_socket(folder: Path) -> N
 async def test_a_bug_costs_one_answer_and_is_told(folder: Path, log_lines: LogLines) -> None:
     async with serving(folder) as served:
         served.state = None  # type: ignore[assignment]
-        with pytest.raises(NoAgentError, match="fault in the agent; see its log"):
+        with pytest.raises(NoAgentError, match="internal error in the agent: see its log"):
             await ask_status(folder, devices=False)
         served.state = STATE
         assert (await ask_status(folder, devices=False)).ready

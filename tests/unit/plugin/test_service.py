@@ -116,7 +116,7 @@ async def test_an_answer_is_passed_on_whole() -> None:
     [
         ("missing1", Status.NOT_FOUND, "intel.com/vf has no device missing1"),
         ("broken1", Status.FAILED_PRECONDITION, "broken1: its VFIO group is gone"),
-        ("bug1", Status.INTERNAL, "fault in the agent: ZeroDivisionError"),
+        ("bug1", Status.INTERNAL, "internal error in the agent: ZeroDivisionError"),
     ],
 )
 async def test_errors_have_a_status_and_words_for_the_pods_event(
