@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 EventT = TypeVar("EventT")
@@ -45,12 +44,7 @@ class Subscription(Generic[EventT]):
     def __enter__(self) -> Subscription[EventT]:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     async def __aiter__(self) -> AsyncIterator[EventT]:

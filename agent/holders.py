@@ -31,7 +31,7 @@ class HolderSources:
     """Asks kubelet, and reads the files; publishes HoldersReported for each answer of kubelet.
 
     ``resources`` gives the names of the configured pools, ``device_ids`` the ids of all devices of
-    the last scan. Both tell our devices from those of other plugins.
+    the last scan. Both distinguish our devices from those of other plugins.
     """
 
     def __init__(

@@ -13,7 +13,6 @@ import errno
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Self, TypeVar
 
 from agent import blocking, logs
@@ -85,12 +84,7 @@ class DirectoryWatch:
             opened.pop_all()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._inotify.close()
 
     async def open(self) -> None:

@@ -26,7 +26,7 @@ class PoolsChanged:
 
 @frozen
 class HealthChanged:
-    """Devices of a resource came, went, or changed their health as told to kubelet."""
+    """Devices of a resource were added or removed, or changed the health that kubelet gets."""
 
     resource: str
     changes: tuple[Change, ...]

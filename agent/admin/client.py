@@ -58,7 +58,7 @@ async def watch(folder: Path, *, from_now: bool) -> AsyncIterator[Entry]:
         except OSError as error:
             raise NoAgentError(f"{folder / SOCKET}: {error.strerror or error}") from None
         except (GRPCError, StreamTerminatedError, H2Error, AttributeError, AssertionError) as error:
-            raise NoAgentError(f"{folder / SOCKET}: the agent hung up") from error
+            raise NoAgentError(f"{folder / SOCKET}: the agent closed the connection") from error
 
 
 def trusted_socket(folder: Path) -> Path:

@@ -11,7 +11,6 @@ from asyncio import Event
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from agent import blocking, logs
@@ -74,12 +73,7 @@ class ResourceLocks:
         self._leave.callback(on(LockFilesChanged, lambda _: self._retry.hint()))
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._leave.close()
         self._check_folders()
         for resource in tuple(self._entries):

@@ -1,4 +1,4 @@
-"""What a plugin server says, as values, and whom it asks; protobuf is made at the border."""
+"""What a plugin server sends, as values, and the interface that decides on it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from agent.attrs_classes import fast_record, frozen
 
 @fast_record
 class ListedDevice:
-    """One device as kubelet is told of it."""
+    """One device in kubelet's list."""
 
     id: str
     healthy: bool = True
@@ -49,7 +49,7 @@ class Allocation:
 
 
 class Backend(Protocol):
-    """Whoever decides what a plugin server answers."""
+    """Decides what a plugin server answers."""
 
     async def allocate(self, resource: str, device_ids: tuple[str, ...]) -> Allocation:
         """What one container gets for these devices.
@@ -60,4 +60,4 @@ class Backend(Protocol):
     async def prefer(
         self, resource: str, available: tuple[str, ...], must_include: tuple[str, ...], size: int
     ) -> tuple[str, ...]:
-        """Which devices kubelet should take; never raises for odd input."""
+        """Which devices kubelet should prefer; does not raise for invalid input."""

@@ -1,4 +1,4 @@
-"""Events on the bus between discovery, health and what leaves the process."""
+"""Bus events about the host, its links and the allocation of devices."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from agent.model.snapshot import Snapshot
 
 @frozen
 class HostChanged:
-    """Something on the host may have changed: worth a scan."""
+    """Something on the host may have changed, so it should be scanned."""
 
     source: str
     """``uevent``, ``link``, ``route``, ``tree``, ``timer`` ..."""
     touched: frozenset[str] | None = None
-    """The functions and auxiliary devices that it is about, apart from what buses and classes list
-    anyway; None = anything may have changed."""
+    """The functions and auxiliary devices concerned, besides what every scan lists anyway; None =
+    anything may have changed."""
 
 
 @frozen
@@ -44,22 +44,22 @@ class LinksChanged:
 
 @frozen
 class ScanFailing:
-    """The host cannot be read any more, or can again."""
+    """Reading the host failed, or succeeded again after a failure."""
 
     error: str
-    """Why; empty = it can be read again."""
+    """Why it failed; empty = it succeeded."""
 
 
 @frozen
 class ScanStalled:
-    """A scan takes unreasonably long; ``seconds`` so far. Told again when it is done, as 0."""
+    """A scan has been running for too long, for ``seconds``; 0 = it has finished."""
 
     seconds: float
 
 
 @frozen
 class DevicesReturned:
-    """Devices could not be given, or kubelet offers them again soon after: the pod has failed."""
+    """Devices were refused, or kubelet offers them again soon: the pod has failed."""
 
     resource: str
     device_ids: tuple[str, ...]
@@ -67,7 +67,7 @@ class DevicesReturned:
 
 @frozen
 class DevicesResting:
-    """Other devices are to be preferred to these, as pods that had them may have failed."""
+    """Other devices are preferred to these for a while, since pods with them may have failed."""
 
     until: Mapping[str, float]
     """Device id -> loop time (s) of the end."""
@@ -75,7 +75,7 @@ class DevicesResting:
 
 @frozen
 class DevicesAllocated:
-    """Kubelet was given devices for a container of a pod that is being started."""
+    """Devices were allocated to a container of a pod that is being started."""
 
     resource: str
     device_ids: tuple[str, ...]

@@ -1,6 +1,6 @@
-"""What the plugin fleet tells the rest of the agent: bus events, and how each server stands.
+"""Bus events of the plugin fleet, and the state of each of its servers.
 
-Made by the fleet; read by readiness, metrics, the journal and ``status``.
+Published by the fleet; used by readiness, metrics and ``status``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Registered:
 
 @frozen
 class RegistrationFailed:
-    """An attempt to be registered went wrong; another one follows."""
+    """An attempt to register failed; another one follows."""
 
     resource: str
     error: str
@@ -34,7 +34,7 @@ class RegistrationFailed:
 
 @frozen
 class StreamOpened:
-    """Kubelet follows the list of a resource; a newer stream takes the place of an older one."""
+    """Kubelet opened a stream of a resource's list; it may replace an older one."""
 
     resource: str
     generation: int
@@ -42,7 +42,7 @@ class StreamOpened:
 
 @frozen
 class StreamLost:
-    """Nobody follows the list of a resource any more, though it was not asked to end."""
+    """The stream of a resource's list ended, although the agent did not end it."""
 
     resource: str
     generation: int
@@ -50,47 +50,47 @@ class StreamLost:
 
 @frozen
 class ListPushed:
-    """A full list went out to kubelet."""
+    """A full list was sent to kubelet."""
 
     resource: str
     healthy: int
     unhealthy: int
     sequence: int
-    """Number of the list; lists that were overtaken by a newer one are never sent."""
+    """Number of the list; a list that a newer one replaces is not sent."""
     seen_at: float | None = attrs.field(default=None, eq=False)
     """Loop time (s) of the event on the host that led to the list; None = no event did."""
 
 
 @frozen
 class ServerEnded:
-    """The server of a resource ended: no socket or stream of it is left."""
+    """The server of a resource ended, with its socket and streams."""
 
     resource: str
 
 
 @frozen
 class ResourceLocksChanged:
-    """This process may serve a resource that it could not, or the other way round."""
+    """This process acquired or lost the lock of a resource."""
 
 
 @frozen
 class PoolServerState:
-    """How one resource stands with kubelet."""
+    """The state of one resource's server, and of its registration."""
 
     resource: str
     registered_by: str | None
     """``watcher`` or ``legacy``; None while not registered."""
     generation: int
-    """Counts the sockets made for the resource; 0 before the first."""
+    """Number of the resource's newest socket; 0 = there was none yet."""
     stream_live: bool
-    """Whether kubelet follows the list now: without it, kubelet counts no device."""
+    """Whether a stream is open: without one, kubelet counts no device."""
     socket: str | None
-    """Path of the socket being served."""
+    """Path of the current socket."""
     registrations: int
     lists_pushed: int
     last_error: str | None
     """Why the latest attempt failed; None once registered."""
     since_s: float
-    """Loop time (s) at which the server came into this state."""
+    """Loop time (s) of the last change of this state."""
     note: str = ""
-    """What people should know though the resource is served; empty = nothing."""
+    """A note for the operator although the resource is served; empty = none."""

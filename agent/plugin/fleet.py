@@ -6,7 +6,6 @@ import asyncio
 import os
 from collections.abc import Collection
 from contextlib import ExitStack
-from types import TracebackType
 from typing import Self
 
 from agent import logs
@@ -69,12 +68,7 @@ class Fleet:
         self._subscriptions.callback(on(PluginFoldersChanged, self._folders_changed))
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._subscriptions.close()
         for plugin in self._plugins.values():
             plugin.stop()

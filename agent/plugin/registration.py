@@ -18,7 +18,7 @@ RegistrationMethod = Literal["watcher", "legacy"]
 RegistrationMode = Literal["auto", "watcher", "legacy"]
 
 REGISTER_DEADLINE_S = 10.0
-"""Kubelet itself gives up dialling back after ten seconds."""
+"""Kubelet itself stops connecting back after ten seconds."""
 
 
 class RegistrationMethods:

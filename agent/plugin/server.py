@@ -25,7 +25,7 @@ STOP_ANSWER_LIMIT_S = 1.0
 END_LIMIT_S = 0.15
 """For streams to end; a stream whose peer does not read cannot."""
 HANG_UP_LIMIT_S = 0.2
-"""For the peer to hang up after its stream ended."""
+"""For the peer to close its connection after its stream ended."""
 _FLUSH_LIMIT_S = 0.1
 
 
@@ -60,11 +60,11 @@ class PoolServer:
         is_ended: Callable[[], bool],
         is_urgent: Callable[[], bool],
     ) -> None:
-        """Finish answers, remove the socket, end streams, let peers hang up, close the rest.
+        """Finish answers, remove the socket, end streams, let peers close, close the rest.
 
         Kubelet marks a resource as stopped when its stream ends, even if the resource was
-        registered again meanwhile; it hangs up afterwards. So after waiting for that it is safe to
-        register again. Takes no longer than the sum of the limits above.
+        registered again meanwhile; it closes its connection afterwards. So after waiting for that
+        it is safe to register again. Takes no longer than the sum of the limits above.
         """
         if self._bound is None:
             return

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack, suppress
-from types import TracebackType
 from typing import Self
 
 from grpclib.client import Channel
@@ -37,12 +36,7 @@ class DemoKubelet(v1beta1.RegistrationBase):
         await self._server.start(path=str(self._roots.kubelet_socket))
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._server.close()
         for follower in self._followers:
             follower.cancel()

@@ -204,7 +204,7 @@ async def unary_call(
     """Connect to the socket at ``path``, make one call, close the connection.
 
     Raises ``failure``, and nothing else, for everything that can go wrong on the way: the socket is
-    missing or refuses, the peer hangs up, an error status, no answer in time.
+    missing or refuses, the peer closes the connection, an error status, no answer in time.
     """
     channel = _BoundedChannel(path, max_reply_bytes)
     try:
@@ -220,9 +220,9 @@ async def unary_call(
     except OSError as error:
         raise failure(f"{path}: {error.strerror or error}") from error
     except (StreamTerminatedError, H2Error, AttributeError, AssertionError) as error:
-        # The last two come from inside the library when the peer hangs up before the first
-        # stream, or in the middle of a message.
-        raise failure(f"{path}: hung up") from error
+        # The last two come from inside the library when the peer closes the connection before the
+        # first stream, or in the middle of a message.
+        raise failure(f"{path}: the connection was closed") from error
     finally:
         channel.close()
         await asyncio.sleep(0)  # the loop closes the socket in its next turn

@@ -125,8 +125,8 @@ class BoundSocket:
 def bind_socket(path: Path) -> BoundSocket:
     """A socket that listens before its name appears; only its owner may connect.
 
-    Kubelet ignores names that start with a dot, so it never dials a socket that is bound but does
-    not listen yet. Raises OSError, for example if the folder is missing, or if a starting kubelet
+    Kubelet ignores names that start with a dot, so it never connects to a socket that does not
+    listen yet. Raises OSError, for example if the folder is missing, or if a starting kubelet
     removed the file at this moment.
     """
     hidden = path.with_name("." + path.name)
@@ -154,7 +154,7 @@ def is_listening(path: Path) -> bool:
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as probe:
             answer = probe.connect_ex(str(path))
-    except OSError:  # a path too long to dial, or no descriptor left
+    except OSError:  # the path is too long, or no descriptor is left
         return True
     return answer not in {errno.ECONNREFUSED, errno.ENOENT}
 

@@ -337,7 +337,7 @@ def test_watch_fails_when_the_agent_ends_untold(
         assert json.loads(watching.stdout.readline())["event"] == "agent.starting"
         agent.process.kill()
         assert watching.wait(PATIENCE_S) == 1
-        assert "hung up" in watching.communicate()[1]
+        assert "closed the connection" in watching.communicate()[1]
 
 
 def test_a_run_folder_that_cannot_be_written_costs_only_the_socket(
