@@ -17,6 +17,7 @@ from agent.change_log import shown
 from agent.config.schema import AllocationPolicy
 from agent.errno_advice import with_advice
 from agent.errors import DeviceNotUsableError, UnknownDeviceError
+from agent.events.allocation import AllocationMade, AllocationRefused, StaleFactsUsed
 from agent.export.cdi import annotation_key, has_cdi_entry, qualified_name
 from agent.export.device_info import write_device_info
 from agent.export.given import GivenRecord
@@ -102,20 +103,21 @@ class Allocator:
         try:
             answer, members = await self._answer(resource, device_ids)
         except (UnknownDeviceError, DeviceNotUsableError) as error:
-            logs.emit("allocation.refused", resource=resource, error=str(error))
+            self._bus.publish(AllocationRefused(resource=resource, error=str(error)))
             if isinstance(error, DeviceNotUsableError):
                 self._bus.publish(DevicesReturned(resource, (error.device_id,)))
             raise
         given = tuple(m.device.id for m in members)
         self._bus.publish(DevicesAllocated(resource, given))
         self._given_at.update(dict.fromkeys(given, loop.time()))
-        logs.emit(
-            "allocation.made",
-            resource=resource,
-            devices=shown(given),
-            nodes=",".join(n.host_path for n in answer.nodes),
-            cdi=",".join(answer.cdi_devices),
-            took_ms=round((loop.time() - began) * 1000, 1),
+        self._bus.publish(
+            AllocationMade(
+                resource=resource,
+                devices=shown(given),
+                nodes=",".join(n.host_path for n in answer.nodes),
+                cdi=",".join(answer.cdi_devices),
+                took_ms=round((loop.time() - began) * 1000, 1),
+            )
         )
         return answer
 
@@ -172,7 +174,7 @@ class Allocator:
         result = await _in_time("reread", read, FRESH_WITHIN_S)
         if result is None:
             await self._confirm_nodes(members)
-            logs.emit("allocation.stale_facts", devices=shown(tuple(d.id for d in devices)))
+            logs.emit(StaleFactsUsed(devices=shown(tuple(d.id for d in devices))))
             return members, nodes
         fresh_ids = {m.device.id for m in result[0]}
         missing = [d.id for d in devices if d.id not in fresh_ids]

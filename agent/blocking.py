@@ -24,6 +24,7 @@ from typing import Generic, TypeVar
 
 from agent import logs
 from agent.attrs_classes import frozen
+from agent.events.host import FileAnswers, FileHangs
 
 T = TypeVar("T")
 
@@ -321,14 +322,14 @@ class _Worker:
             if one.began_s is None or one.finished.is_set():
                 return  # it waited behind another call that hangs, or has just finished
             one.notify, one.is_late = returned, True
-        logs.emit_once("file.hangs", self._purpose, purpose=self._purpose, path=one.path)
+        logs.emit_once(FileHangs(purpose=self._purpose, path=one.path), self._purpose)
         _notify_receivers()
 
     def _log_returned(self, path: str) -> None:
         if self.hanging():
             return
-        logs.forget("file.hangs", self._purpose)
-        logs.emit("file.answers", purpose=self._purpose, path=path)
+        logs.forget(FileHangs, self._purpose)
+        logs.emit(FileAnswers(purpose=self._purpose, path=path))
         _notify_receivers()
 
 

@@ -10,6 +10,9 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Generic, TypeVar
 
+from agent import logs
+from agent.events.event import LogEvent, RepeatedEvent
+
 EventT = TypeVar("EventT")
 
 
@@ -58,8 +61,16 @@ class Bus:
     def __init__(self) -> None:
         self._receivers: dict[type, dict[object, Callable[[Any], None]]] = {}
 
-    def publish(self, event: object) -> None:
-        """Hand ``event`` to every subscriber of its class, now; returns when all have it."""
+    def publish(self, event: object, *, once: str | None = None) -> None:
+        """Log a log event, and hand ``event`` to every subscriber of its class, now.
+
+        With the key ``once``, repetitions are logged as by :func:`agent.logs.emit_once`.
+        """
+        if isinstance(event, LogEvent):
+            if once is not None and isinstance(event, RepeatedEvent):
+                logs.emit_once(event, once)
+            else:
+                logs.emit(event)
         receivers = self._receivers.get(type(event), {})
         for place, receive in tuple(receivers.items()):
             if place in receivers:

@@ -7,6 +7,24 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from agent import logs
+from agent.events.devices import (
+    DeviceInUse,
+    DevicesAdded,
+    DevicesChanged,
+    DevicesHealthy,
+    DevicesRemoved,
+    DevicesSuspect,
+    DevicesUnhealthy,
+)
+from agent.events.host import FunctionUnreadable, HostNetworkMissing, PfDown, RdmaModuleMissing
+from agent.events.pools import (
+    PoolAlternatives,
+    PoolAssigned,
+    PoolEmpty,
+    PoolNote,
+    PoolOverlap,
+    PoolRemoved,
+)
 from agent.health.pool_health import Change, grouped
 from agent.model.device import Device
 from agent.pools.pool import Pool, Pools
@@ -15,6 +33,11 @@ from agent.pools.suspects import suspects
 if TYPE_CHECKING:
     from agent.pools.advice import Advice
 
+_CHANGES: Mapping[str, type[DevicesChanged]] = {
+    "added": DevicesAdded,
+    "removed": DevicesRemoved,
+    "unhealthy": DevicesUnhealthy,
+}
 DEVICES_SHOWN = 64
 """Ids written out in one line; of more, the number is told."""
 
@@ -22,17 +45,30 @@ DEVICES_SHOWN = 64
 def log_health_changes(resource: str, found: tuple[Change, ...]) -> None:
     """One line for each kind of change and cause, with the devices that share it."""
     for (what, health), device_ids in grouped(found).items():
-        fields: dict[str, object] = {"resource": resource, "count": len(device_ids)}
-        if not health.healthy:
-            fields |= {"cause": str(health.cause), "detail": health.detail}
-        logs.emit(f"device.{what}", **fields, devices=shown(device_ids))
+        count, devices = len(device_ids), shown(device_ids)
+        if what == "healthy":
+            logs.emit(DevicesHealthy(resource=resource, count=count, devices=devices))
+            continue
+        event = _CHANGES[what]
+        if health.healthy:
+            logs.emit(event(resource=resource, count=count, devices=devices))
+        else:
+            logs.emit(
+                event(
+                    resource=resource,
+                    count=count,
+                    cause=str(health.cause),
+                    detail=health.detail,
+                    devices=devices,
+                )
+            )
 
 
 def log_unproven_links(unproven: Mapping[str, Device], before: Mapping[str, Device]) -> None:
     """One line for each PF that went down and says nothing of the link of its functions."""
     for pf in unproven.values():
         if pf.id not in before:
-            logs.emit("host.pf_down", pf=pf.id, interface=pf.pf_name or "", driver=pf.driver or "")
+            logs.emit(PfDown(pf=pf.id, interface=pf.pf_name or "", driver=pf.driver or ""))
 
 
 def shown(device_ids: tuple[str, ...]) -> str:
@@ -67,27 +103,28 @@ def log_pool(pool: Pool, before: Pools, advice: Advice | None) -> None:
     told = known.alternatives if known else ()
     for alternative in pool.alternatives:
         if alternative not in told:
-            logs.emit("pool.alternatives", resource=pool.resource, absent=alternative)
+            logs.emit(PoolAlternatives(resource=pool.resource, absent=alternative))
 
 
 def log_removed(before: Pools, after: Pools) -> None:
     """Pools that are no more, overlaps, what the host lacks, and guarded functions."""
     for resource in before.by_resource.keys() - after.by_resource.keys():
-        logs.emit("pool.removed", resource=resource)
+        logs.emit(PoolRemoved(resource=resource))
     for overlap in after.overlaps:
         if overlap not in before.overlaps:
             logs.emit(
-                "pool.overlap",
-                winner=overlap.winner,
-                loser=overlap.loser,
-                count=len(overlap.device_ids),
-                devices=shown(overlap.device_ids),
+                PoolOverlap(
+                    winner=overlap.winner,
+                    loser=overlap.loser,
+                    count=len(overlap.device_ids),
+                    devices=shown(overlap.device_ids),
+                )
             )
     _tell_host(before, after)
     _tell_suspects(before, after)
     for device_id, how in after.in_use.items():
         if before.in_use.get(device_id) != how and device_id not in after.resource_of:
-            logs.emit("device.in_use", device=device_id, how=how)
+            logs.emit(DeviceInUse(device=device_id, how=how))
 
 
 def _tell_suspects(before: Pools, after: Pools) -> None:
@@ -102,11 +139,9 @@ def _tell_suspects(before: Pools, after: Pools) -> None:
                 by_driver[driver].append(device_id)
         for driver, ids in by_driver.items():
             logs.emit(
-                "device.suspect",
-                resource=resource,
-                count=len(ids),
-                driver=driver,
-                devices=shown(tuple(ids)),
+                DevicesSuspect(
+                    resource=resource, count=len(ids), driver=driver, devices=shown(tuple(ids))
+                )
             )
 
 
@@ -114,26 +149,23 @@ def _tell_host(before: Pools, after: Pools) -> None:
     """What the host lacks: kernel modules without which RDMA nodes are missing, and attributes."""
     old, new = before.snapshot, after.snapshot
     if new.has_no_nic and not old.has_no_nic:
-        logs.emit("host.no_network", pfs=shown(tuple(new.pfs)))
+        logs.emit(HostNetworkMissing(pfs=shown(tuple(new.pfs))))
     if any(m.selectors.is_rdma for p in after.pools for m in p.members):
         for module in sorted(set(new.missing_rdma_modules) - set(old.missing_rdma_modules)):
-            logs.emit("host.rdma_module_missing", module=module)
+            logs.emit(RdmaModuleMissing(module=module))
     for function, attribute in sorted(set(new.unreadable) - set(old.unreadable)):
-        logs.emit("host.function_unreadable", function=function, attribute=attribute)
+        logs.emit(FunctionUnreadable(function=function, attribute=attribute))
 
 
 def _tell_pool(pool: Pool, advice: Advice | None) -> None:
     logs.emit(
-        "pool.assigned",
-        resource=pool.resource,
-        devices=len(pool.members),
-        funnel=funnel_text(pool),
+        PoolAssigned(resource=pool.resource, devices=len(pool.members), funnel=funnel_text(pool))
     )
     for why in advice.why_empty if advice else ():
-        logs.emit("pool.empty", resource=pool.resource, why=why)
+        logs.emit(PoolEmpty(resource=pool.resource, why=why))
     for note in advice.notes if advice else pool.notes:
         if note not in pool.minor_notes:
-            logs.emit("pool.note", resource=pool.resource, note=note)
+            logs.emit(PoolNote(resource=pool.resource, note=note))
 
 
 def funnel_text(pool: Pool) -> str:

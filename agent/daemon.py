@@ -23,6 +23,7 @@ from agent.discovery.confirm import changed_facts
 from agent.discovery.refresh import refresh, refresh_nodes
 from agent.discovery.scan import Scanner
 from agent.endpoints import Endpoints
+from agent.events.agent import AgentStarting, AgentStopped, AgentStoppedLate, AgentStopping
 from agent.export.given import GivenRecord, Records
 from agent.export.leftovers import remove_leftover_drafts
 from agent.export.specs import CdiSpecs
@@ -56,19 +57,20 @@ async def run_agent(options: RunOptions, stop: asyncio.Event | None = None) -> N
     startup = Startup(options, asked)
     with startup.endpoints:
         logs.emit(
-            "agent.starting",
-            version=__version__,
-            pid=os.getpid(),
-            host_root=str(options.roots.host),
-            kubelet_dir=str(options.roots.kubelet),
-            config_file=str(options.config_file),
-            registration=options.registration,
-            cdi=options.cdi or "off",
-            netlink="on" if options.netlink else "off",
-            http=options.http_address or "off",
+            AgentStarting(
+                version=__version__,
+                pid=os.getpid(),
+                host_root=str(options.roots.host),
+                kubelet_dir=str(options.roots.kubelet),
+                config_file=str(options.config_file),
+                registration=options.registration,
+                cdi=options.cdi or "off",
+                netlink="on" if options.netlink else "off",
+                http=options.http_address or "off",
+            )
         )
         await startup.run()
-        logs.emit("agent.stopped")
+        logs.emit(AgentStopped())
 
 
 def _stop_on_signals(stop: asyncio.Event) -> asyncio.Event:
@@ -81,7 +83,7 @@ def _stop_on_signals(stop: asyncio.Event) -> asyncio.Event:
         asked.append(number)
         end_at_next_signal()
         if not stop.is_set():
-            logs.emit("agent.stopping", reason=number.name)
+            logs.emit(AgentStopping(reason=number.name))
             loop.call_later(STOP_WITHIN_S, _end_late)
         stop.set()
 
@@ -95,7 +97,7 @@ def _stop_on_signals(stop: asyncio.Event) -> asyncio.Event:
 
 def _end_late() -> None:
     """End the process although something has not ended, such as a call that hangs."""
-    logs.emit("agent.stopped_late", limit_s=STOP_WITHIN_S)
+    logs.emit(AgentStoppedLate(limit_s=STOP_WITHIN_S))
     logs.flush()
     os._exit(0)
 

@@ -16,7 +16,8 @@ from agent import blocking, logs
 from agent.bus import Bus
 from agent.errno_advice import with_advice
 from agent.event_history import EventHistory
-from agent.model.plugin_events import StreamOpened
+from agent.events.endpoints import EndpointsUnavailable
+from agent.events.plugin import StreamOpened
 from agent.options import RunOptions
 from agent.state_events import HealthChanged
 from agent.status.health_since import LastTransitions
@@ -85,7 +86,7 @@ class Endpoints:
         await run_all(*self._parts())
 
     def _unavailable(self, error: BaseException, _: int) -> None:
-        logs.emit_once("services.unavailable", "", error=with_advice(error))
+        logs.emit_once(EndpointsUnavailable(error=with_advice(error)), "")
 
     def _parts(self) -> Iterator[Coroutine[object, object, None]]:
         """Imports everything here, after the first lists."""

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping
 
 from agent.attrs_classes import frozen
-from agent.log_events import LogEvent
+from agent.events.event import LogEvent
 from agent.logs import plain
 
 CAPACITY = 256
@@ -45,10 +45,10 @@ class EventHistory:
         self.newest = 0
         """Number of the newest event."""
 
-    def note(self, event: LogEvent, fields: Mapping[str, object]) -> None:
-        """Take in an event; made for :func:`agent.logs.follow`."""
+    def note(self, event: LogEvent) -> None:
+        """Remember an event; a receiver for :func:`agent.logs.follow`."""
         self.newest += 1
-        values = {name: plain(value) for name, value in fields.items()}
+        values = {name: plain(value) for name, value in event.fields.items()}
         level = logging.getLevelName(event.level).lower()
         self._entries.append(Entry(self.newest, self._clock(), level, event.name, values))
         for waiting in self._waiting:

@@ -18,6 +18,7 @@ from typing import Self, TypeVar
 from agent import blocking, logs
 from agent.attrs_classes import frozen
 from agent.errno_advice import with_advice
+from agent.events.host import WatchUnavailable
 from agent.startup import stub_find_library
 
 with stub_find_library():
@@ -221,7 +222,7 @@ def log_unwatched(folder: Path) -> Callable[[BaseException, int], None]:
     """For :func:`agent.tasks.keep_running`: say once that changes in ``folder`` go unnoticed."""
 
     def failed(error: BaseException, _: int) -> None:
-        logs.emit_once("watch.unavailable", str(folder), folder=folder, error=limit_of(error))
+        logs.emit_once(WatchUnavailable(folder=str(folder), error=limit_of(error)), str(folder))
 
     return failed
 

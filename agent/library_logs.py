@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 
 from agent import logs
+from agent.events.agent import LibraryWarned
 
 
 class _LibraryLines(logging.Handler):
@@ -16,11 +17,12 @@ class _LibraryLines(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
         logs.emit_once(
-            "log.library",
+            LibraryWarned(
+                library=record.name,
+                message=record.getMessage(),
+                error=None if error is None else repr(error),
+            ),
             f"{record.pathname}:{record.lineno}",
-            library=record.name,
-            message=record.getMessage(),
-            error=None if error is None else repr(error),
         )
 
 

@@ -1,6 +1,6 @@
 """The log stream: one event per line, a stable name with fields, as text for people or as JSON.
 
-Every event is declared once in :mod:`agent.log_events`; ``emit`` takes its level from there.
+Each event is a class in :mod:`agent.events`. The line has the event's name, level and fields.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import TextIO
 
 from agent.errors import UsageError
-from agent.log_events import EVENTS, LogEvent
+from agent.events.event import LogEvent, RepeatedEvent
 from agent.log_writer import BackgroundHandler
 
 _LOGGER = logging.getLogger("sriov-agent")
@@ -32,13 +32,13 @@ _LEVELS = {
 }
 _BARE = re.compile(r"[!#-<>-\[\]-~\u00a1-\u00ac\u00ae-\u024f]+")
 """Printable characters up to the end of Latin, without blank, quote, ``=`` and backslash."""
-_said: dict[tuple[str, str], int] = {}
-Receive = Callable[[LogEvent, Mapping[str, object]], None]
+_counts: dict[tuple[type[RepeatedEvent], str], int] = {}
+Receive = Callable[[LogEvent], None]
 _followers: list[Receive] = []
 
 
 def follow(receive: Receive) -> Callable[[], None]:
-    """Call ``receive`` with every event, whatever level is on; it must not block nor raise.
+    """Call ``receive`` with every event of every level; it must not block nor raise.
 
     Returns the function that ends this.
     """
@@ -46,43 +46,42 @@ def follow(receive: Receive) -> Callable[[], None]:
     return lambda: _followers.remove(receive)
 
 
-def emit(event: str, /, **fields: object) -> None:
-    """Write one event with its fields, if its level is on; the message is made only then."""
-    declared = EVENTS[event]
+def emit(event: LogEvent) -> None:
+    """Write an event if its level is on; the line is formatted only then."""
     for receive in tuple(_followers):
-        receive(declared, fields)
-    if _LOGGER.isEnabledFor(declared.level):
-        _LOGGER.log(declared.level, event, extra={"fields": fields})
+        receive(event)
+    if _LOGGER.isEnabledFor(event.level):
+        _LOGGER.log(event.level, event.name, extra={"fields": event.fields})
 
 
-def emit_crash(event: str, error: BaseException, /, **fields: object) -> None:
-    """Write one event with the traceback of ``error``: for what ends the process."""
-    declared = EVENTS[event]
+def emit_crash(event: LogEvent, error: BaseException) -> None:
+    """Write an event with the traceback of ``error``, which ends the process."""
     for receive in tuple(_followers):
-        receive(declared, fields)
-    _LOGGER.log(declared.level, event, exc_info=error, extra={"fields": fields})
+        receive(event)
+    _LOGGER.log(event.level, event.name, exc_info=error, extra={"fields": event.fields})
 
 
-def emit_once(event: str, key: str, /, **fields: object) -> None:
-    """Write an event the first time it comes with ``key``; repeats are only counted.
+def emit_once(event: RepeatedEvent, key: str) -> None:
+    """Write an event the first time it occurs with ``key``; repetitions are only counted.
 
-    The count is told when it reaches 10, 100, 1000 ... so that nothing is silently lost.
+    The 10th, 100th, 1000th ... occurrence is written with the count, so no fault is forgotten.
     """
-    count = _said[event, key] = _said.get((event, key), 0) + 1
+    counted = type(event), key
+    count = _counts[counted] = _counts.get(counted, 0) + 1
     if count == 1:
-        emit(event, **fields)
+        emit(event)
     elif count >= 10 and str(count).strip("0") == "1":
-        emit(event, **fields, times=count)
+        emit(event.repeated(count))
 
 
-def forget(event: str, key: str) -> None:
-    """The cause of a warning is gone: the next one is said again."""
-    _said.pop((event, key), None)
+def forget(event: type[RepeatedEvent], key: str) -> None:
+    """Restart the count of an event: its cause is gone, and the next occurrence is written."""
+    _counts.pop((event, key), None)
 
 
 def forget_all() -> None:
-    """Start counting anew."""
-    _said.clear()
+    """Restart all counts."""
+    _counts.clear()
 
 
 def parse_level(text: str) -> int:
@@ -131,10 +130,10 @@ def _handler(
     return logging.StreamHandler(stream or sys.stderr)
 
 
-def record_of(event: str, /, **fields: object) -> logging.LogRecord:
-    """The record of an event for the log stream alone: no follower gets it."""
-    level = EVENTS[event].level
-    return _LOGGER.makeRecord(_LOGGER.name, level, "", 0, event, (), None, extra={"fields": fields})
+def record_of(event: LogEvent) -> logging.LogRecord:
+    """The record of an event for the log stream alone: no follower receives it."""
+    extra = {"fields": event.fields}
+    return _LOGGER.makeRecord(_LOGGER.name, event.level, "", 0, event.name, (), None, extra=extra)
 
 
 def flush() -> None:

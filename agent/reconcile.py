@@ -27,6 +27,8 @@ from agent.change_log import (
 )
 from agent.config.schema import Config
 from agent.config.watcher import ConfigChanged
+from agent.events.devices import DevicesRest
+from agent.events.kubelet import HoldersAwaited
 from agent.health.link import unproven_pfs
 from agent.health.pool_health import PoolHealth, assess_pool, changes
 from agent.health.verdict import Health
@@ -184,7 +186,7 @@ class Reconciler:
 
     def await_holders(self) -> None:
         """Keep back devices that pods may hold until kubelet reports, or for HOLDERS_AWAITED_S."""
-        logs.emit("kubelet.holders_awaited", seconds=HOLDERS_AWAITED_S)
+        logs.emit(HoldersAwaited(seconds=HOLDERS_AWAITED_S))
         self._update(attrs.evolve(self.tracker, awaited=True))
 
         def enough() -> None:
@@ -211,7 +213,7 @@ class Reconciler:
             self._dirty.set()
         if began := self.tracker.resting.keys() - before.resting.keys():
             self._bus.publish(DevicesResting(self.tracker.resting))
-            logs.emit("device.resting", seconds=REST_S, devices=shown(tuple(sorted(began))))
+            logs.emit(DevicesRest(seconds=REST_S, devices=shown(tuple(sorted(began)))))
 
     def _allocated(self, event: DevicesAllocated) -> None:
         """Devices were given to a container."""

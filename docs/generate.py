@@ -9,9 +9,9 @@ from pathlib import Path
 
 from agent.cli.arguments import COMMANDS, build_parser
 from agent.config.reference import Row, limit_rows, pool_rows, selector_rows
+from agent.events.catalog import catalog
 from agent.http.counters import Counters
 from agent.http.exposition import families
-from agent.log_events import EVENTS
 from agent.status.state import AgentState
 
 DOCS = Path(__file__).resolve().parent
@@ -83,10 +83,10 @@ def log_events() -> str:
         "| event | level | fields | meaning |",
         "|---|---|---|---|",
     ]
-    for event in EVENTS.values():
+    for event in catalog().values():
         level = logging.getLevelName(event.level).lower()
-        fields = ", ".join(f"`{field}`" for field in event.fields)
-        lines.append(f"| `{event.name}` | {level} | {fields} | {_cell(event.meaning)} |")
+        fields = ", ".join(f"`{field}`" for field in event.field_names())
+        lines.append(f"| `{event.name}` | {level} | {fields} | {_cell(event.meaning())} |")
     return "\n".join([*lines, ""])
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from agent import blocking, logs
 from agent.errno_advice import with_advice
 from agent.errors import AgentError
+from agent.events.endpoints import AdminListening, AdminUnavailable
 from agent.tasks import Retry, keep_running
 from agent.transport.grpc import WireCodec
 from agent.transport.grpc_server import AdmittingServer
@@ -41,7 +42,7 @@ async def serve_admin(folder: Path, service: IServable) -> None:
     path = folder / SOCKET
 
     def failed(error: BaseException, _: int) -> None:
-        logs.emit_once("admin.unavailable", str(path), socket=str(path), error=with_advice(error))
+        logs.emit_once(AdminUnavailable(socket=str(path), error=with_advice(error)), str(path))
 
     async def attempt() -> None:
         await _serve(path, service)
@@ -56,8 +57,8 @@ async def _serve(path: Path, service: IServable) -> None:
     )
     try:
         await server.start(sock=bound.listener)
-        logs.forget("admin.unavailable", str(path))
-        logs.emit("admin.listening", socket=str(path))
+        logs.forget(AdminUnavailable, str(path))
+        logs.emit(AdminListening(socket=str(path)))
         await asyncio.get_running_loop().create_future()
     finally:
         # An error here must not replace the cancellation that led here.

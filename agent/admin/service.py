@@ -12,6 +12,7 @@ from grpclib.exceptions import GRPCError
 
 from agent import blocking, logs
 from agent.event_history import Entry, EventHistory
+from agent.events.endpoints import AdminFailed
 from agent.rpc.agent import v1
 from agent.status.explain import explain
 from agent.status.printable import encoded
@@ -78,5 +79,5 @@ def _bugs_logged(method: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        logs.emit("admin.failed", method=method, error=repr(error))
+        logs.emit(AdminFailed(method=method, error=repr(error)))
         raise GRPCError(Status.INTERNAL, "internal error in the agent: see its log") from error

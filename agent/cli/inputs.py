@@ -15,6 +15,7 @@ from agent.config.load import Loaded, load_config
 from agent.config.schema import Config
 from agent.config.source import SourceState, read_source
 from agent.errors import ConfigError, UsageError
+from agent.events.host import DevlinkFileUnreadable
 from agent.roots import Roots
 
 
@@ -43,7 +44,7 @@ def _check_facts(roots: Roots, *, go_on: bool) -> None:
     if fault := fault_of_file(roots.host):
         if not go_on:
             raise UsageError(fault)
-        logs.emit("host.devlink_unreadable", reason=fault)
+        logs.emit(DevlinkFileUnreadable(reason=fault))
 
 
 _unpacked_folders: list[Callable[[], None]] = []

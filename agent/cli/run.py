@@ -13,6 +13,13 @@ from agent.cli.inputs import node_name, own_pod, roots_of, wants_netlink
 from agent.config.schema import AllocationPolicy
 from agent.daemon import run_agent
 from agent.errors import AgentError
+from agent.events.agent import (
+    AgentFailed,
+    AgentStartFailed,
+    ArgumentsPassedOver,
+    LogDirUnused,
+    LogLinesDropped,
+)
 from agent.options import RunOptions
 from agent.startup import shorten_switch_interval, use_one_malloc_arena
 
@@ -30,21 +37,21 @@ def command(arguments: Namespace) -> int:
     except AgentError as error:
         if arguments.log_format != "json":
             raise
-        logs.emit("agent.start_failed", error=str(error))
+        logs.emit(AgentStartFailed(error=str(error)))
         return error.exit_code
     finally:
         logs.flush()
 
 
 def _say_dropped(count: int) -> LogRecord:
-    return logs.record_of("log.dropped", count=count)
+    return logs.record_of(LogLinesDropped(count=count))
 
 
 def _run(arguments: Namespace) -> int:
     if arguments.log_dir:
-        logs.emit("log.dir_unused", log_dir=arguments.log_dir)
+        logs.emit(LogDirUnused(log_dir=arguments.log_dir))
     if arguments.passed_over:
-        logs.emit("arguments.passed_over", words=" ".join(arguments.passed_over))
+        logs.emit(ArgumentsPassedOver(words=" ".join(arguments.passed_over)))
     options = run_options(arguments)
     use_one_malloc_arena()
     shorten_switch_interval()
@@ -56,7 +63,7 @@ def _run(arguments: Namespace) -> int:
     except Exception as error:  # noqa: BLE001 - a bug: told whole, and the process ends
         if (foreseen := _foreseen(error)) is not None:
             raise foreseen from None
-        logs.emit_crash("agent.failed", error, error=_first_of(error))
+        logs.emit_crash(AgentFailed(error=_first_of(error)), error)
         return 1
     finally:
         life.close()  # a stop signal may have come before it began

@@ -29,6 +29,18 @@ from agent.config.source import (
     read_source,
 )
 from agent.errors import ConfigError
+from agent.events.config import (
+    ConfigErrorFound,
+    ConfigIdle,
+    ConfigLoaded,
+    ConfigRejected,
+    ConfigReloaded,
+    ConfigUnchanged,
+    ConfigUnreadable,
+    ConfigWarningFound,
+    PoolRefused,
+)
+from agent.events.host import WatchUnavailable
 from agent.file_threads import FileThreads
 from agent.inotify import DirectoryWatch, EntryChanged, LookAgain, log_unwatched
 from agent.tasks import Retry, keep_running, run_all
@@ -46,13 +58,6 @@ class ConfigChanged:
     """Another configuration is in force."""
 
     config: Config
-
-
-@frozen
-class ConfigRejected:
-    """The file cannot be used as it is; the last good configuration stays in force."""
-
-    summary: str
 
 
 @frozen
@@ -108,7 +113,7 @@ class ConfigWatcher:
         source = await self._read_at_start()
         self._seen = (source.state, source.data)
         if source.is_idle:
-            logs.emit("config.idle", path=str(source.path), reason=source.message)
+            self._bus.publish(ConfigIdle(path=str(source.path), reason=source.message))
             self._accept(Config(), source)
             return
         if source.state is not SourceState.READ:
@@ -120,12 +125,12 @@ class ConfigWatcher:
         self._accept(loaded.config, source)
         self.standing = attrs.evolve(self.standing, refused=_names(loaded))
         _tell_refused(loaded)
-        logs.emit("config.loaded", path=str(source.path), pools=len(loaded.config.pools))
+        self._bus.publish(ConfigLoaded(path=str(source.path), pools=len(loaded.config.pools)))
 
     async def _read_at_start(self) -> SourceResult:
         while (source := await read_source(self._path, self._node_name)).is_fault:
             key = str(self._path)
-            logs.emit_once("config.unreadable", key, path=str(source.path), reason=source.message)
+            logs.emit_once(ConfigUnreadable(path=str(source.path), reason=source.message), key)
             self.standing = attrs.evolve(self.standing, rejected=source.message)
             await self._asked_within(RETRY_S)
         return source
@@ -170,13 +175,13 @@ class ConfigWatcher:
         seen = (source.state, source.data)
         if seen == self._seen:
             if asked:
-                logs.emit("config.unchanged", path=str(source.path))
+                logs.emit(ConfigUnchanged(path=str(source.path)))
             return
         self._seen = seen
         if source.state is SourceState.NO_FILE and not self.standing.idle:
             self._reject(source.message)  # a file was in force, whose loss takes no pools away
         elif source.is_idle:
-            logs.emit("config.idle", path=str(source.path), reason=source.message)
+            self._bus.publish(ConfigIdle(path=str(source.path), reason=source.message))
             self._put_in_force(Config(), source)
         elif source.state is not SourceState.READ:
             self._reject(source.message)
@@ -192,7 +197,7 @@ class ConfigWatcher:
             more = f" (and {count - 1} more)" if count > 1 else ""
             self._reject(f"{first}{more}")
             return
-        logs.emit("config.reloaded", path=str(source.path), pools=len(loaded.config.pools))
+        self._bus.publish(ConfigReloaded(path=str(source.path), pools=len(loaded.config.pools)))
         self._put_in_force(loaded.config, source)
 
     def _put_in_force(self, config: Config, source: SourceResult) -> None:
@@ -206,8 +211,7 @@ class ConfigWatcher:
         self.standing = attrs.evolve(
             self.standing, rejected=summary, failures=self.standing.failures + 1
         )
-        logs.emit("config.rejected", path=str(self._path), reason=summary)
-        self._bus.publish(ConfigRejected(summary))
+        self._bus.publish(ConfigRejected(path=str(self._path), reason=summary))
 
     async def run(self) -> None:
         """Follow the file, and SIGHUP, for ever."""
@@ -232,7 +236,7 @@ class ConfigWatcher:
         watch = DirectoryWatch(folders, files=files, purpose="watch of the configuration")
         await watch.open()
         with closing(watch):
-            logs.forget("watch.unavailable", str(self._path))
+            logs.forget(WatchUnavailable, str(self._path))
             changed.set()
             async for change in watch:
                 if self._concerns(change):
@@ -269,13 +273,14 @@ class ConfigWatcher:
 
 def _tell_problems(loaded: Loaded) -> None:
     for problem in loaded.problems:
-        event = "config.error" if problem.severity is Severity.ERROR else "config.warning"
+        event = ConfigErrorFound if problem.severity is Severity.ERROR else ConfigWarningFound
         logs.emit(
-            event,
-            at=f"{loaded.source}:{problem.line}:{problem.column}",
-            path=problem.path,
-            message=problem.message,
-            advice=problem.advice or None,
+            event(
+                at=f"{loaded.source}:{problem.line}:{problem.column}",
+                path=problem.path,
+                message=problem.message,
+                advice=problem.advice or None,
+            )
         )
 
 
@@ -285,4 +290,4 @@ def _names(loaded: Loaded) -> tuple[str, ...]:
 
 def _tell_refused(loaded: Loaded) -> None:
     for refused in loaded.refused:
-        logs.emit("config.pool_refused", index=refused.index, resource=refused.resource)
+        logs.emit(PoolRefused(index=refused.index, resource=refused.resource))

@@ -19,6 +19,7 @@ import attrs
 from agent import logs
 from agent.attrs_classes import frozen
 from agent.errno_advice import with_advice
+from agent.events.allocation import AllocationNotRecorded
 from agent.export.atomic import in_folder, read_plain, write_atomic
 from agent.export.names import safe_file_name, shortened
 from agent.pools.allocated import PodOwner
@@ -153,9 +154,9 @@ class GivenRecord:
             else:
                 await self._remove(resource, path)
         except OSError as error:
-            logs.emit_once("allocation.not_recorded", "", error=with_advice(error))
+            logs.emit_once(AllocationNotRecorded(error=with_advice(error)), "")
             return
-        logs.forget("allocation.not_recorded", "")
+        logs.forget(AllocationNotRecorded, "")
 
     async def _remove(self, resource: str, path: Path) -> None:
         """Remove a file; not one that another agent has written since this one read it."""

@@ -9,6 +9,7 @@ from typing import Literal
 from agent import logs
 from agent.config.names import cdi_device_fault
 from agent.errno_advice import with_advice
+from agent.events.allocation import CdiFailed, CdiRemoved, CdiSkipped, CdiWritten
 from agent.export.cdi import (
     cdi_entry,
     cdi_kind,
@@ -107,7 +108,7 @@ class CdiSpecs:
             self._written.pop(gone, None)
             self._failed.pop(gone, None)
             self._astray.pop(gone, None)
-            logs.forget("cdi.failed", gone)
+            logs.forget(CdiFailed, gone)
 
     async def _write_one(
         self, pool: Pool, held: frozenset[str] | None, facts: object, host: HostNodes
@@ -123,7 +124,7 @@ class CdiSpecs:
             kind, own = cdi_kind(pool.config), {m.device.id for m in pool.members}
             self._astray[pool.resource] = frozenset((kind, i) for i in named - own)
             return
-        logs.forget("cdi.failed", pool.resource)
+        logs.forget(CdiFailed, pool.resource)
         self._failed.pop(pool.resource, None)
         self._astray.pop(pool.resource, None)
         self._written[pool.resource] = facts
@@ -131,7 +132,7 @@ class CdiSpecs:
             self._failed[pool.resource] = nameless
         if changed:
             self._cleaned = None
-            logs.emit("cdi.written", resource=pool.resource)
+            logs.emit(CdiWritten(resource=pool.resource))
 
     async def _standing(
         self, pool: Pool, held: frozenset[str] | None, host: HostNodes
@@ -144,7 +145,7 @@ class CdiSpecs:
 
     def _fail(self, pool: Pool, error: str, right: frozenset[str], host: HostNodes) -> None:
         """Note what a pool lacks; the ``right`` devices are on disk already as they should be."""
-        logs.emit_once("cdi.failed", pool.resource, resource=pool.resource, error=error)
+        logs.emit_once(CdiFailed(resource=pool.resource, error=error), pool.resource)
         verdict = Health(Cause.NODE, f"its CDI spec cannot be written: {error}")
         self._failed[pool.resource] = {
             m.device.id: verdict
@@ -163,18 +164,18 @@ class CdiSpecs:
         try:
             cleaning = await remove_stale_specs(self._folder, configs, held, others)
         except OSError as error:
-            logs.emit_once("cdi.failed", "", resource="", error=with_advice(error))
+            logs.emit_once(CdiFailed(resource="", error=with_advice(error)), "")
             return
-        logs.forget("cdi.failed", "")
+        logs.forget(CdiFailed, "")
         self._cleaned = None if cleaning.skipped else facts
         for name in self._skipped - {name for name, _ in cleaning.skipped}:
-            logs.forget("cdi.skipped", name)
+            logs.forget(CdiSkipped, name)
         self._skipped = {name for name, _ in cleaning.skipped}
         for name, reason in cleaning.skipped:
             path = self._folder / name
-            logs.emit_once("cdi.skipped", name, file=str(path), reason=reason)
+            logs.emit_once(CdiSkipped(file=str(path), reason=reason), name)
         if cleaning.removed:
-            logs.emit("cdi.removed", files=",".join(cleaning.removed))
+            logs.emit(CdiRemoved(files=",".join(cleaning.removed)))
 
 
 def _nameless(pool: Pool, host: HostNodes) -> Iterator[tuple[str, Health]]:

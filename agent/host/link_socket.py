@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from agent import blocking, logs
+from agent.events.netlink import NetlinkUnanswered
 from agent.host.rtnl_link import RTM_DELLINK, RTM_NEWLINK, link_fact
 from agent.host.uevents import Overrun, Uevent, follow_uevents, is_drained, open_uevents
 from agent.model.link import LinkFact
@@ -121,7 +122,7 @@ class Netlink:
             if not is_answer and not isinstance(error, UnicodeEncodeError):
                 raise
             if code != errno.ENODEV:
-                logs.emit_once("netlink.unanswered", name, interface=name, error=str(error))
+                logs.emit_once(NetlinkUnanswered(interface=name, error=str(error)), name)
             return None
         return next((message[_FACT] for message in answers), None)
 

@@ -1,4 +1,4 @@
-"""Counts what happens, from the bus and the log stream, for the metrics; only while HTTP is on."""
+"""Counts events of the bus for the metrics, while HTTP is on."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import asyncio
 import time
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Mapping
 from contextlib import ExitStack
 
 import attrs
 
-from agent import logs
 from agent.attrs_classes import define
 from agent.bus import Bus
-from agent.log_events import LogEvent
+from agent.events.allocation import AllocationMade, AllocationRefused
+from agent.events.config import ConfigIdle, ConfigLoaded, ConfigReloaded
+from agent.events.event import LogEvent
+from agent.events.plugin import ListPushed, Registered, RegistrationFailed
 from agent.model.events import DevicesAllocated
-from agent.model.plugin_events import ListPushed, Registered, RegistrationFailed
 from agent.state_events import HealthChanged
 
 PUSH_BOUNDS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
@@ -82,7 +82,10 @@ class Recorder:
         leave(on(Registered, lambda e: self._registration(e.resource, "success")))
         leave(on(RegistrationFailed, lambda e: self._registration(e.resource, "failure")))
         leave(on(DevicesAllocated, self._allocated))
-        leave(logs.follow(self._log))
+        leave(on(AllocationMade, self._allocation_made))
+        leave(on(AllocationRefused, self._allocation_refused))
+        for loaded in (ConfigLoaded, ConfigReloaded, ConfigIdle):
+            leave(on(loaded, self._config_loaded))
         return self.counters
 
     def __exit__(self, *_: object) -> None:
@@ -106,15 +109,15 @@ class Recorder:
     def _allocated(self, event: DevicesAllocated) -> None:
         self.counters.allocated[event.resource] += len(event.device_ids)
 
-    def _log(self, event: LogEvent, fields: Mapping[str, object]) -> None:
-        resource = str(fields.get("resource"))
-        if event.name == "allocation.made":
-            self.counters.allocations[resource, "success"] += 1
-            self.counters.allocation_s.observe(float(str(fields["took_ms"])) / 1000)
-        elif event.name == "allocation.refused":
-            self.counters.allocations[resource, "refused"] += 1
-        elif event.name in {"config.loaded", "config.reloaded", "config.idle"}:
-            self.counters.config_in_force_at = time.time()
+    def _allocation_made(self, event: AllocationMade) -> None:
+        self.counters.allocations[event.resource, "success"] += 1
+        self.counters.allocation_s.observe(event.took_ms / 1000)
+
+    def _allocation_refused(self, event: AllocationRefused) -> None:
+        self.counters.allocations[event.resource, "refused"] += 1
+
+    def _config_loaded(self, _: LogEvent) -> None:
+        self.counters.config_in_force_at = time.time()
 
 
 def _now() -> float:

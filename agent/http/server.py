@@ -6,6 +6,7 @@ import asyncio
 from contextlib import suppress
 
 from agent import logs
+from agent.events.endpoints import HttpFailed, HttpListening, HttpUnavailable
 from agent.http.address import Address
 from agent.http.connection import Connection, Serve
 from agent.http.messages import Answer, Request, Stream, plain
@@ -38,15 +39,15 @@ class HttpServer:
 
     def _cannot_listen(self, error: BaseException, _: int) -> None:
         address = str(self._address)
-        logs.emit_once("http.unavailable", address, address=address, error=str(error))
+        logs.emit_once(HttpUnavailable(address=address, error=str(error)), address)
 
     async def _listen(self) -> None:
         server = await asyncio.start_server(
             self._client, self._address.host, self._address.port, limit=self._limits.head_bytes
         )
         names = sorted({_name(s.getsockname()) for s in server.sockets})
-        logs.forget("http.unavailable", str(self._address))
-        logs.emit("http.listening", address=",".join(names))
+        logs.forget(HttpUnavailable, str(self._address))
+        logs.emit(HttpListening(address=",".join(names)))
         try:
             await asyncio.get_running_loop().create_future()
         finally:
@@ -99,7 +100,7 @@ class HttpServer:
         try:
             return await self._serve(request)
         except Exception as error:  # noqa: BLE001 - the node is worth more than its status page
-            logs.emit("http.failed", path=request.path, error=repr(error))
+            logs.emit(HttpFailed(path=request.path, error=repr(error)))
             return plain("internal error; see the agent's log\n", 500)
 
 

@@ -18,6 +18,7 @@ from agent import blocking, logs
 from agent.attrs_classes import frozen
 from agent.bus import Bus
 from agent.errors import KubeletUnavailableError
+from agent.events.kubelet import PodResourcesUnavailable
 from agent.kubelet.checkpoint import Claims
 from agent.kubelet.events import KubeletSocketAppeared
 from agent.kubelet.pod_list import AgentPod, ContainerAllocation, read_pod_list
@@ -98,9 +99,9 @@ async def list_pod_resources(
             )
     except (KubeletUnavailableError, TimeoutError) as error:
         text = str(error) or f"{socket}: not read within {limit_s:g} s"
-        logs.emit_once("kubelet.pod_resources_unavailable", str(socket), error=text)
+        logs.emit_once(PodResourcesUnavailable(error=text), str(socket))
         return None
-    logs.forget("kubelet.pod_resources_unavailable", str(socket))
+    logs.forget(PodResourcesUnavailable, str(socket))
     return PodAllocations(pods.allocations, pods.is_complete)
 
 

@@ -17,6 +17,7 @@ from agent import blocking, logs
 from agent.attrs_classes import define
 from agent.bus import Bus
 from agent.errno_advice import with_advice
+from agent.events.kubelet import LockAcquired, LockLost, LockUnavailable, LockWaiting
 from agent.kubelet.events import LockFilesChanged, PluginFoldersChanged
 from agent.model.plugin_events import ResourceLocksChanged, ServerEnded
 from agent.roots import LOCK_FOLDER, Roots
@@ -160,7 +161,7 @@ class ResourceLocks:
         taken = [r for r, e in self._entries.items() if not e.is_held and self._acquire(r)]
         lost = [r for r, e in tuple(self._entries.items()) if e.fd is None and self._is_lost(r)]
         if taken:
-            logs.emit("lock.acquired", resources=sorted(taken))
+            logs.emit(LockAcquired(resources=tuple(sorted(taken))))
         self._report_waiting()
         if taken or lost:
             self._bus.publish(ResourceLocksChanged())
@@ -187,7 +188,7 @@ class ResourceLocks:
                 self._entries[resource].is_reported = True
                 by_holder.setdefault(holder, []).append(resource)
         for holder, resources in by_holder.items():
-            logs.emit("lock.waiting", resources=resources, holder=holder)
+            logs.emit(LockWaiting(resources=tuple(resources), holder=holder))
 
     def _renew(self) -> None:
         """Lock the current files, after kubelet's folders changed."""
@@ -216,7 +217,7 @@ class ResourceLocks:
         if is_held:
             self._sign(resource, fd)
         else:
-            logs.emit("lock.lost", resource=resource, holder=_read_holder(fd))
+            logs.emit(LockLost(resource=resource, holder=_read_holder(fd)))
         return not is_held
 
     def _server_ended(self, event: ServerEnded) -> None:
@@ -264,7 +265,7 @@ class ResourceLocks:
             except OSError as error:
                 problem = error
         reason = with_advice(problem) if problem else "kubelet's folders are missing"
-        logs.emit_once("lock.unavailable", "", error=reason)
+        logs.emit_once(LockUnavailable(error=reason), "")
         return None
 
     def _is_in_place(self, resource: str, fd: int) -> bool:
@@ -279,7 +280,7 @@ class ResourceLocks:
 
     def _sign(self, resource: str, fd: int) -> None:
         """Write into the file which process has locked it."""
-        logs.forget("lock.unavailable", "")
+        logs.forget(LockUnavailable, "")
         with suppress(OSError):  # on a full disk the lock is valid, but has no name
             os.ftruncate(fd, 0)
             os.pwrite(fd, f"{resource}\n{self._signature}\n".encode(), 0)
@@ -350,7 +351,7 @@ def _try_lock(fd: int) -> bool:
     except BlockingIOError:
         return False
     except OSError as error:
-        logs.emit_once("lock.unavailable", "", error=with_advice(error))
+        logs.emit_once(LockUnavailable(error=with_advice(error)), "")
     return True
 
 

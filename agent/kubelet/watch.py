@@ -6,6 +6,7 @@ from typing import Self
 
 from agent import logs
 from agent.bus import Bus
+from agent.events.host import WatchUnavailable
 from agent.inotify import DirectoryWatch, EntryChanged, LookAgain, log_unwatched
 from agent.kubelet.events import (
     CheckpointChanged,
@@ -55,7 +56,7 @@ class KubeletWatch:
         if not self._is_open:
             await self._watch.open()
             self._is_open = True
-            logs.forget("watch.unavailable", str(self._roots.kubelet))
+            logs.forget(WatchUnavailable, str(self._roots.kubelet))
             self._bus.publish(PluginFoldersChanged())
         try:
             async for change in self._watch:

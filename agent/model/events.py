@@ -51,13 +51,6 @@ class ScanFailing:
 
 
 @frozen
-class ScanStalled:
-    """A scan has been running for too long, for ``seconds``; 0 = it has finished."""
-
-    seconds: float
-
-
-@frozen
 class DevicesReturned:
     """Devices were refused, or kubelet offers them again soon: the pod has failed."""
 

@@ -5,60 +5,7 @@ Published by the fleet; used by readiness, metrics and ``status``.
 
 from __future__ import annotations
 
-import attrs
-
 from agent.attrs_classes import frozen
-
-
-@frozen
-class Registered:
-    """Kubelet accepted a resource."""
-
-    resource: str
-    way: str
-    """``watcher`` or ``legacy``."""
-    generation: int
-    socket: str
-    """File name of the socket that kubelet talks to."""
-
-
-@frozen
-class RegistrationFailed:
-    """An attempt to register failed; another one follows."""
-
-    resource: str
-    error: str
-    failures: int
-    """How many attempts failed in a row, this one included."""
-
-
-@frozen
-class StreamOpened:
-    """Kubelet opened a stream of a resource's list; it may replace an older one."""
-
-    resource: str
-    generation: int
-
-
-@frozen
-class StreamLost:
-    """The stream of a resource's list ended, although the agent did not end it."""
-
-    resource: str
-    generation: int
-
-
-@frozen
-class ListPushed:
-    """A full list was sent to kubelet."""
-
-    resource: str
-    healthy: int
-    unhealthy: int
-    sequence: int
-    """Number of the list; a list that a newer one replaces is not sent."""
-    seen_at: float | None = attrs.field(default=None, eq=False)
-    """Loop time (s) of the event on the host that led to the list; None = no event did."""
 
 
 @frozen

@@ -10,6 +10,7 @@ from typing import Self
 
 from agent import logs
 from agent.bus import Bus
+from agent.events.plugin import LeftoversRemoved, PluginRemoved
 from agent.kubelet.events import KubeletSocketAppeared, PluginFoldersChanged, PluginSocketChanged
 from agent.model.answers import Backend, DeviceListing
 from agent.model.plugin_events import PoolServerState, ServerEnded
@@ -61,7 +62,7 @@ class Fleet:
             require_room(registry)
         removed = await folders.remove_dead((device_plugins, registry))
         if removed:
-            logs.emit("plugin.leftovers_removed", sockets=[path.name for path in removed])
+            logs.emit(LeftoversRemoved(sockets=tuple(path.name for path in removed)))
         on = self._bus.on
         self._subscriptions.callback(on(KubeletSocketAppeared, self._kubelet_appeared))
         self._subscriptions.callback(on(PluginSocketChanged, self._socket_changed))
@@ -111,7 +112,7 @@ class Fleet:
             plugin.stop()
         else:
             plugin.retire()
-        logs.emit("plugin.removed", resource=resource)
+        logs.emit(PluginRemoved(resource=resource))
 
     def _forget(self, plugin: ResourcePlugin) -> None:
         plugin.finished.set()

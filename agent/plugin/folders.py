@@ -13,6 +13,7 @@ from typing import TypeVar
 from agent import blocking, logs
 from agent.errno_advice import with_advice
 from agent.errors import KubeletUnavailableError
+from agent.events.plugin import PluginFolderUnusable
 from agent.plugin.registration import RegistrationMethod, RegistrationMethods
 from agent.roots import Roots
 from agent.transport import unix_socket as sockets
@@ -137,7 +138,7 @@ async def _call(
         result = await blocking.call(folder.name, path, work, limit_s=limit_s, undo=undo)
     except OSError as error:
         raise KubeletUnavailableError(f"{path}: {with_advice(error)}") from error
-    logs.forget("plugin.folder_unusable", str(folder))
+    logs.forget(PluginFolderUnusable, str(folder))
     return result
 
 
@@ -149,5 +150,5 @@ async def _or_none(
         return await _call(path, work, limit_s=limit_s)
     except KubeletUnavailableError as error:
         folder = str(_folder(path))
-        logs.emit_once("plugin.folder_unusable", folder, folder=folder, error=str(error))
+        logs.emit_once(PluginFolderUnusable(folder=folder, error=str(error)), folder)
         return None

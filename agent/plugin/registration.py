@@ -9,6 +9,7 @@ from grpclib.client import Channel
 
 from agent import logs
 from agent.errors import KubeletUnavailableError
+from agent.events.plugin import PluginFolderUnwatched
 from agent.plugin.service import API_VERSION
 from agent.roots import Roots
 from agent.rpc import v1beta1
@@ -50,11 +51,8 @@ class RegistrationMethods:
         """Kubelet runs, but did not connect to a socket in the watcher's folder in time."""
         self.is_unwatched = True
         logs.emit_once(
-            "plugin.unwatched",
+            PluginFolderUnwatched(resource=resource, folder=str(self._folder), after_s=limit_s),
             str(self._folder),
-            resource=resource,
-            folder=self._folder,
-            after_s=limit_s,
         )
 
     def legacy_failed(self) -> None:
@@ -64,7 +62,7 @@ class RegistrationMethods:
     def connected(self) -> None:
         """Kubelet connected to a socket in the watcher's folder."""
         self.is_unwatched = False
-        logs.forget("plugin.unwatched", str(self._folder))
+        logs.forget(PluginFolderUnwatched, str(self._folder))
 
 
 async def register(

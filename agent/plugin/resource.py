@@ -11,15 +11,18 @@ from contextlib import suppress
 
 from agent import logs
 from agent.errors import KubeletUnavailableError
-from agent.model.answers import DeviceListing, ListedDevice
-from agent.model.plugin_events import (
+from agent.events.plugin import (
     ListPushed,
-    PoolServerState,
+    PluginConflict,
     Registered,
     RegistrationFailed,
+    RegistrationInvalidated,
+    RegistrationUnsteady,
     StreamLost,
     StreamOpened,
 )
+from agent.model.answers import DeviceListing, ListedDevice
+from agent.model.plugin_events import PoolServerState
 from agent.plugin import folders
 from agent.plugin.device_list import DeviceList
 from agent.plugin.generation import Generation, PluginContext
@@ -157,18 +160,18 @@ class ResourcePlugin:
 
     def _forget_ends(self) -> None:
         """A generation was stable: log the next end of one again."""
-        logs.forget("plugin.stream_lost", self.resource)
-        logs.forget("plugin.invalidated", self.resource)
-        logs.forget("plugin.unsteady", self.resource)
+        logs.forget(StreamLost, self.resource)
+        logs.forget(RegistrationInvalidated, self.resource)
+        logs.forget(RegistrationUnsteady, self.resource)
 
     def _note_short_life(self) -> None:
         """A generation ended soon after its registration; log it if several in a row did."""
         if self._retry.failures >= QUICK_TRIES and not self._ending:
             logs.emit_once(
-                "plugin.unsteady",
+                RegistrationUnsteady(
+                    resource=self.resource, within_s=self._context.limits.steady_s
+                ),
                 self.resource,
-                resource=self.resource,
-                within_s=self._context.limits.steady_s,
             )
 
     async def _serve(self) -> bool:
@@ -275,19 +278,15 @@ class ResourcePlugin:
     def stream_opened(self) -> None:
         """Kubelet opened a stream."""
         self._note_change()
-        logs.emit("plugin.stream_opened", resource=self.resource, generation=self._generations)
-        self._context.bus.publish(StreamOpened(self.resource, self._generations))
+        self._context.bus.publish(
+            StreamOpened(resource=self.resource, generation=self._generations)
+        )
 
     def stream_lost(self) -> None:
         """Kubelet's stream ended; kubelet does not open another one by itself."""
         self._note_change()
-        logs.emit_once(
-            "plugin.stream_lost",
-            self.resource,
-            resource=self.resource,
-            generation=self._generations,
-        )
-        self._context.bus.publish(StreamLost(self.resource, self._generations))
+        lost = StreamLost(resource=self.resource, generation=self._generations)
+        self._context.bus.publish(lost, once=self.resource)
 
     def list_pushed(
         self, sequence: int, devices: tuple[ListedDevice, ...], seen_at: float | None
@@ -295,15 +294,15 @@ class ResourcePlugin:
         """A list was sent to kubelet."""
         self._lists_pushed += 1
         healthy = sum(device.healthy for device in devices)
-        unhealthy = len(devices) - healthy
-        logs.emit(
-            "plugin.list_pushed",
-            resource=self.resource,
-            healthy=healthy,
-            unhealthy=unhealthy,
-            sequence=sequence,
+        self._context.bus.publish(
+            ListPushed(
+                resource=self.resource,
+                healthy=healthy,
+                unhealthy=len(devices) - healthy,
+                sequence=sequence,
+                seen_at=seen_at,
+            )
         )
-        self._context.bus.publish(ListPushed(self.resource, healthy, unhealthy, sequence, seen_at))
 
     def _note_dialled(self) -> None:
         if self._current is not None:
@@ -327,25 +326,21 @@ class ResourcePlugin:
         self._registrations += 1
         self._last_error = None
         self._note_change()
-        logs.forget("plugin.registration_failed", self.resource)
-        name = current.server.path.name
-        logs.emit(
-            "plugin.registered",
-            resource=self.resource,
-            method=current.method,
-            generation=current.number,
-            socket=name,
+        logs.forget(RegistrationFailed, self.resource)
+        self._context.bus.publish(
+            Registered(
+                resource=self.resource,
+                method=current.method,
+                generation=current.number,
+                socket=current.server.path.name,
+            )
         )
-        self._context.bus.publish(Registered(self.resource, current.method, current.number, name))
 
     def _note_failure(self, error: str) -> None:
         self._last_error = error
         self._note_change()
-        logs.emit_once(
-            "plugin.registration_failed", self.resource, resource=self.resource, error=error
-        )
-        failures = self._retry.failures + 1
-        self._context.bus.publish(RegistrationFailed(self.resource, error, failures))
+        failed = RegistrationFailed(resource=self.resource, error=error)
+        self._context.bus.publish(failed, once=self.resource)
 
     def _note_bug(self, bug: Exception) -> None:
         self._bug = bug
@@ -359,14 +354,14 @@ class ResourcePlugin:
     def _invalidate(self, why: str) -> None:
         if self._current is not None and self._current.invalidated is None:
             self._current.invalidated = why
-            logs.emit_once("plugin.invalidated", self.resource, resource=self.resource, why=why)
+            logs.emit_once(RegistrationInvalidated(resource=self.resource, why=why), self.resource)
             self._signal.wake()
 
     async def _warn_of_other_plugins(self) -> None:
         roots = self._context.roots
         both = (roots.device_plugins, roots.plugins_registry)
         for path in await folders.find_foreign(both, self.resource):
-            logs.emit_once("plugin.conflict", str(path), resource=self.resource, socket=path)
+            logs.emit_once(PluginConflict(resource=self.resource, socket=str(path)), str(path))
 
     def _note_change(self) -> None:
         self._since_s = self._loop_s()

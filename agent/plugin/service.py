@@ -14,6 +14,7 @@ from h2.exceptions import H2Error
 
 from agent import logs
 from agent.errors import AgentError, DeviceNotUsableError, UnknownDeviceError
+from agent.events.plugin import ListTooLong
 from agent.model.answers import Allocation, Backend
 from agent.plugin.device_list import DeviceList
 from agent.rpc import pluginregistration, v1beta1
@@ -95,15 +96,16 @@ class DevicePluginService(v1beta1.DevicePluginBase):
     def _warn_if_too_long(self, size: int) -> None:
         """Log a list over gRPC's limit: kubelet ends the stream, and the resource is lost."""
         if size <= MAX_MESSAGE_BYTES:
-            logs.forget("plugin.list_too_long", self._resource)
+            logs.forget(ListTooLong, self._resource)
             return
         logs.emit_once(
-            "plugin.list_too_long",
+            ListTooLong(
+                resource=self._resource,
+                bytes=size,
+                limit_bytes=MAX_MESSAGE_BYTES,
+                fix="split the pool into several resources, for example by ranges of pfNames",
+            ),
             self._resource,
-            resource=self._resource,
-            bytes=size,
-            limit_bytes=MAX_MESSAGE_BYTES,
-            fix="split the pool into several resources, for example by ranges of pfNames",
         )
 
     async def allocate(self, message: v1beta1.AllocateRequest) -> v1beta1.AllocateResponse:

@@ -8,9 +8,12 @@ from contextlib import ExitStack
 
 from agent import blocking, logs
 from agent.bus import Bus
-from agent.config.watcher import ConfigChanged, ConfigRejected
-from agent.model.events import ScanFailing, ScanStalled
-from agent.model.plugin_events import RegistrationFailed, StreamLost, StreamOpened
+from agent.config.watcher import ConfigChanged
+from agent.events.agent import ReadinessChanged
+from agent.events.config import ConfigRejected
+from agent.events.host import ScanResumed, ScanStalled
+from agent.events.plugin import RegistrationFailed, StreamLost, StreamOpened
+from agent.model.events import ScanFailing
 from agent.state_events import PoolsChanged
 from agent.status.readiness import Readiness, readiness
 from agent.status.state import AgentState
@@ -26,6 +29,7 @@ _CAUSES = (
     PoolsChanged,
     RegistrationFailed,
     ScanFailing,
+    ScanResumed,
     ScanStalled,
     StreamLost,
     StreamOpened,
@@ -78,7 +82,7 @@ class ReadinessLogger:
 
     def _log(self, ready: Readiness) -> None:
         if ready.ready and self._logged is not True:
-            logs.emit("agent.ready", ready=True)
+            logs.emit(ReadinessChanged(ready=True))
         elif not ready.ready and self._logged is not False:
-            logs.emit("agent.ready", ready=False, missing="; ".join(ready.missing))
+            logs.emit(ReadinessChanged(ready=False, missing="; ".join(ready.missing)))
         self._logged = ready.ready

@@ -21,6 +21,7 @@ from h2.exceptions import H2Error
 
 from agent import blocking, logs
 from agent.errors import AgentError
+from agent.events.endpoints import PeerDropped
 
 MAX_MESSAGE_BYTES = 4 * 2**20
 """gRPC's default limit; the largest message of the device-plugin API is smaller."""
@@ -103,7 +104,7 @@ class BoundedConnection(H2Protocol):
             super().data_received(data)
         except Exception as error:  # noqa: BLE001 - most are not of one class
             name = type(error).__name__
-            logs.emit_once("peer.dropped", name, error=f"{name}: {error}")
+            logs.emit_once(PeerDropped(error=f"{name}: {error}"), name)
             self.processor.close(f"not understood: {name}")
 
     def pause_writing(self) -> None:

@@ -11,6 +11,7 @@ import attrs
 
 from agent import logs
 from agent.bus import Bus
+from agent.events.netlink import NetlinkLost, NetlinkOpened, NetlinkOverrun
 from agent.host.addresses import name_of
 from agent.host.link_socket import Netlink, open_netlink
 from agent.host.route_events import AddressChange, DefaultRouteEvents, LinkChange
@@ -72,16 +73,16 @@ class NetlinkWatcher:
 
     def _failed(self, error: BaseException, failures: int) -> None:
         self.is_open = False
-        logs.emit_once("netlink.lost", "", error=str(error), failures=failures)
+        logs.emit_once(NetlinkLost(error=str(error), failures=failures), "")
 
     async def _session(self) -> None:
         async with await open_netlink() as netlink, DefaultRouteEvents() as routes:
             self._netlink, self._routes = netlink, routes
             self._watched = (frozenset(), frozenset())
             self.is_open = True
-            logs.forget("netlink.lost", "")
+            logs.forget(NetlinkLost, "")
             gc.freeze()  # what it took to import stays: no collection need walk through it
-            logs.emit("netlink.open", receive_buffer_bytes=netlink.receive_buffer_bytes)
+            logs.emit(NetlinkOpened(receive_buffer_bytes=netlink.receive_buffer_bytes))
             self._ask_all()
             self._watch_routes()
             self._bus.publish(HostChanged("netlink"))
@@ -141,7 +142,7 @@ class NetlinkWatcher:
 
     def _overrun(self) -> None:
         self.overruns += 1
-        logs.emit("netlink.overrun", overruns=self.overruns)
+        logs.emit(NetlinkOverrun(overruns=self.overruns))
         self._make_good()
         self._congested.set()
 

@@ -15,8 +15,9 @@ from typing import Self, TypeVar
 from agent import blocking, logs
 from agent.bus import Bus
 from agent.errno_advice import with_advice
+from agent.events.host import ScanFailed, ScanResumed, ScanStalled
 from agent.model.device import Role
-from agent.model.events import HostChanged, ScanFailing, ScanStalled, SnapshotTaken
+from agent.model.events import HostChanged, ScanFailing, SnapshotTaken
 from agent.model.snapshot import Snapshot
 from agent.tasks import Retry
 
@@ -128,9 +129,9 @@ class RescanLoop:
 
     def _note_failure(self, error: str) -> None:
         if error:
-            logs.emit_once("host.scan_failed", "", error=error)
+            logs.emit_once(ScanFailed(error=error), "")
         elif self.failing:
-            logs.forget("host.scan_failed", "")
+            logs.forget(ScanFailed, "")
         is_news = bool(error) != bool(self.failing)
         self.failing = error
         if is_news:
@@ -153,11 +154,10 @@ class RescanLoop:
     def _stall(self, seconds: float) -> None:
         self.stalled_s = seconds
         if seconds:
-            logs.emit_once("host.scan_stalled", "", seconds=seconds)
+            self._bus.publish(ScanStalled(seconds=seconds), once="")
         else:
-            logs.forget("host.scan_stalled", "")
-            logs.emit("host.scan_resumed")
-        self._bus.publish(ScanStalled(seconds))
+            logs.forget(ScanStalled, "")
+            self._bus.publish(ScanResumed())
 
     async def run(self) -> None:
         """Follow hints for ever."""

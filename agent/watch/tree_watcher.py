@@ -13,6 +13,7 @@ from asyncinotify import Inotify, Mask
 
 from agent import blocking, logs
 from agent.bus import Bus
+from agent.events.host import HostWatchFailed, HostWatching
 from agent.inotify import limit_of, log_unwatched
 from agent.model.events import HostChanged
 from agent.roots import Roots
@@ -52,7 +53,7 @@ async def _watch_all(inotify: Inotify, roots: Roots) -> None:
     """Watch the three trees, which takes seconds where there are thousands of VFs."""
     trees = (roots.sys, roots.dev, roots.proc / "net")
     watched = await blocking.compute("tree", lambda: sum(_watch(inotify, top) for top in trees))
-    logs.emit("host.watching", by="inotify", folders=watched)
+    logs.emit(HostWatching(by="inotify", folders=watched))
 
 
 async def _changes(inotify: Inotify, roots: Roots) -> AsyncIterator[None]:
@@ -77,7 +78,7 @@ def _watch(inotify: Inotify, top: Path) -> int:
         except (FileNotFoundError, NotADirectoryError):  # it is gone, or something else by now
             continue
         except OSError as error:
-            logs.emit("host.watch_failed", folder=folder, error=limit_of(error))
+            logs.emit(HostWatchFailed(folder=folder, error=limit_of(error)))
             break
         count += 1
     return count

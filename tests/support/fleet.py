@@ -12,18 +12,11 @@ import attrs
 
 from agent.bus import Bus
 from agent.errors import DeviceNotUsableError, UnknownDeviceError
+from agent.events.plugin import ListPushed, Registered, RegistrationFailed, StreamLost, StreamOpened
 from agent.inotify import DirectoryWatch, EntryChanged
 from agent.kubelet.watch import KubeletWatch
 from agent.model.answers import Allocation, DeviceListing, DeviceNode, ListedDevice
-from agent.model.plugin_events import (
-    ListPushed,
-    PoolServerState,
-    Registered,
-    RegistrationFailed,
-    ServerEnded,
-    StreamLost,
-    StreamOpened,
-)
+from agent.model.plugin_events import PoolServerState, ServerEnded
 from agent.plugin.fleet import Fleet
 from agent.plugin.generation import Limits
 from agent.plugin.registration import RegistrationMode

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from agent import logs
-from agent.log_events import LogEvent
+from agent.events.event import LogEvent
 
 PATIENCE_S = 20.0
 
@@ -19,9 +19,9 @@ class Hearing:
         self.events: list[tuple[str, Mapping[str, object]]] = []
         self._heard = asyncio.Event()
 
-    def note(self, event: LogEvent, fields: Mapping[str, object]) -> None:
+    def note(self, event: LogEvent) -> None:
         """Take in an event."""
-        self.events.append((event.name, fields))
+        self.events.append((event.name, event.fields))
         self._heard.set()
 
     async def until(self, name: str) -> Mapping[str, object]:

@@ -10,8 +10,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from agent import logs
-from agent.log_events import EVENTS
+from agent.events.catalog import catalog
 
+_EVENTS = catalog()
 _OWN = {"time", "level", "event"}
 
 
@@ -25,7 +26,7 @@ class LogLines:
         """Every line."""
         lines = [json.loads(line) for line in self.stream.getvalue().splitlines()]
         for line in lines:
-            assert line.keys() - _OWN <= set(EVENTS[line["event"]].fields), line
+            assert line.keys() - _OWN <= set(_EVENTS[line["event"]].field_names()), line
         return lines
 
     def events(self) -> list[str]:

@@ -6,7 +6,7 @@ import pytest
 
 from agent.bus import Bus
 from agent.endpoints import first_lists
-from agent.model.plugin_events import StreamOpened
+from agent.events.plugin import StreamOpened
 
 pytestmark = pytest.mark.looptime
 
@@ -15,7 +15,7 @@ async def waited(*opened_at: float, limit_s: float = 1.0) -> float:
     """How long the first lists are waited for if streams open at these moments."""
     bus, loop = Bus(), asyncio.get_running_loop()
     for moment in opened_at:
-        loop.call_later(moment, bus.publish, StreamOpened("r", 1))
+        loop.call_later(moment, bus.publish, StreamOpened(resource="r", generation=1))
     began = loop.time()
     await first_lists(bus, limit_s)
     return loop.time() - began

@@ -3,9 +3,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import cast
 
 from agent import logs
 from agent.event_history import Entry, EventHistory
+from agent.events.pools import PoolNote
 from tests.support.log_lines import LogLines
 
 
@@ -13,7 +15,7 @@ def noted(*notes: str, capacity: int = 10) -> EventHistory:
     history = EventHistory(capacity, clock=lambda: 7.0)
     leave = logs.follow(history.note)
     for note in notes:
-        logs.emit("pool.note", resource="r", note=note)
+        logs.emit(PoolNote(resource="r", note=note))
     leave()
     return history
 
@@ -26,9 +28,9 @@ async def take(entries: AsyncIterator[Entry], count: int) -> list[int]:
 def test_an_event_is_remembered_with_number_time_level_and_plain_fields() -> None:
     history = EventHistory(clock=lambda: 7.0)
     leave = logs.follow(history.note)
-    logs.emit("pool.note", resource="r", note=Path("/x"))
+    logs.emit(PoolNote(resource="r", note=cast("str", Path("/x"))))
     leave()
-    logs.emit("pool.note", resource="r", note="after the journal left")
+    logs.emit(PoolNote(resource="r", note="after the journal left"))
     assert history.after(0) == (
         Entry(1, 7.0, "warning", "pool.note", {"resource": "r", "note": "/x"}),
     )
@@ -54,7 +56,7 @@ async def test_a_follower_gets_the_past_then_each_event_as_it_happens() -> None:
     await asyncio.sleep(0)
     assert not next_one.done()
     leave = logs.follow(history.note)
-    logs.emit("pool.note", resource="r", note="c")
+    logs.emit(PoolNote(resource="r", note="c"))
     leave()
     assert (await next_one).fields["note"] == "c"
 
@@ -69,7 +71,7 @@ async def test_a_slow_follower_sees_a_gap_in_the_numbers() -> None:
     assert await take(entries, 1) == [1]
     leave = logs.follow(history.note)
     for note in "bcdef":
-        logs.emit("pool.note", resource="r", note=note)
+        logs.emit(PoolNote(resource="r", note=note))
     leave()
     assert await take(entries, 2) == [5, 6]
 

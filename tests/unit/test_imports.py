@@ -52,7 +52,7 @@ with defer_unused_imports():
 
 awaited = {"netlink.open", "admin.listening"}
 
-def heard(event, fields):
+def heard(event):
     if event.name in awaited:
         awaited.remove(event.name)
         if not awaited:

@@ -8,7 +8,7 @@ from unittest.mock import patch
 import pytest
 
 from agent import blocking, logs
-from agent.log_events import LogEvent
+from agent.events.event import LogEvent
 from agent.reconcile import MANY_DEVICES, MANY_VALUES
 from agent.state_events import PoolsChanged
 from tests.support.pools import pool
@@ -60,7 +60,7 @@ async def test_between_the_pools_of_which_it_tells_a_pass_over_many_devices_give
     )
     turns: list[str] = []
 
-    def told(event: LogEvent, _: object) -> None:
+    def told(event: LogEvent) -> None:
         if event.name in {"device.added", "pool.assigned"}:
             turns.append(event.name)
             asyncio.get_running_loop().call_soon(turns.append, "turn")

@@ -22,6 +22,7 @@ from agent.admin.server import MAX_REQUEST_BYTES, SOCKET, serve_admin
 from agent.admin.service import AdminService
 from agent.errors import NoAgentError
 from agent.event_history import EventHistory
+from agent.events.pools import PoolNote
 from agent.rpc.agent import v1
 from agent.status.state import AgentState
 from tests.support.devices import host, pf, vf
@@ -101,10 +102,10 @@ async def test_an_explanation_comes_over(folder: Path) -> None:
 async def test_events_are_followed_live(folder: Path) -> None:
     async with serving(folder) as served:
         leave = logs.follow(served.history.note)
-        logs.emit("pool.note", resource="r", note="past")
+        logs.emit(PoolNote(resource="r", note="past"))
         events = watch(folder, from_now=False)
         first = await anext(events)
-        logs.emit("pool.note", resource="r", note="now")
+        logs.emit(PoolNote(resource="r", note="now"))
         second = await anext(events)
         leave()
     assert [e.fields["note"] for e in (first, second)] == ["past", "now"]
@@ -114,12 +115,12 @@ async def test_events_are_followed_live(folder: Path) -> None:
 async def test_the_past_can_be_left_out(folder: Path) -> None:
     async with serving(folder) as served:
         leave = logs.follow(served.history.note)
-        logs.emit("pool.note", resource="r", note="past")
+        logs.emit(PoolNote(resource="r", note="past"))
         following = asyncio.ensure_future(anext(watch(folder, from_now=True)))
         await ask_status(folder, devices=False)
         while not served.history._waiting:  # noqa: ASYNC110 - the server's own turn
             await asyncio.sleep(0)
-        logs.emit("pool.note", resource="r", note="now")
+        logs.emit(PoolNote(resource="r", note="now"))
         assert (await following).fields["note"] == "now"
         leave()
 
@@ -127,7 +128,7 @@ async def test_the_past_can_be_left_out(folder: Path) -> None:
 async def test_a_server_that_ends_ends_its_watchers(folder: Path) -> None:
     async with serving(folder) as served:
         leave = logs.follow(served.history.note)
-        logs.emit("pool.note", resource="r", note="x")
+        logs.emit(PoolNote(resource="r", note="x"))
         leave()
         events = watch(folder, from_now=False)
         await anext(events)

@@ -7,6 +7,7 @@ import logging
 from agent import logs
 from agent.cli.watch import document, line
 from agent.event_history import Entry
+from agent.events.pools import PoolNote
 from tests.support.log_lines import LogLines
 
 FIELDS: dict[str, object] = {"resource": "r", "note": "two words", "count": 3}
@@ -34,7 +35,7 @@ def test_both_forms_are_what_the_log_itself_writes(log_lines: LogLines) -> None:
     for form, make in (("text", line), ("json", lambda e: json.dumps(document(e)))):
         out = io.StringIO()
         logs.configure(logging.DEBUG, form, out)
-        logs.emit("pool.note", resource="r", note="two words")
+        logs.emit(PoolNote(resource="r", note="two words"))
         written = out.getvalue().rstrip("\n")
         made = make(Entry(1, 0.0, "warning", "pool.note", {"resource": "r", "note": "two words"}))
         assert made[24:] == written[24:] if form == "text" else made[40:] == written[40:]

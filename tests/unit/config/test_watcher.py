@@ -9,7 +9,8 @@ import pytest
 
 from agent.bus import Bus
 from agent.config import watcher as keeper_module
-from agent.config.watcher import ConfigChanged, ConfigRejected, ConfigWatcher
+from agent.config.watcher import ConfigChanged, ConfigWatcher
+from agent.events.config import ConfigRejected
 from tests.support.log_lines import LogLines
 
 GOOD = '{"resourceList": [{"resourceName": "net", "selectors": {"vendors": ["8086"]}}]}'

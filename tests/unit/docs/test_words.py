@@ -9,10 +9,10 @@ import pytest
 
 from agent.cli.arguments import build_parser
 from agent.cli.completion import _parsers
+from agent.events.catalog import catalog
 from agent.health.assess import CHECKS
 from agent.http.counters import Counters
 from agent.http.exposition import families
-from agent.log_events import EVENTS
 from agent.status.state import AgentState
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -25,6 +25,7 @@ PAGES = (
 )
 OPTIONS_OF_OTHERS = {"--root-dir", "--set", "--wait"}
 """Kubelet's and helm's."""
+EVENTS = catalog()
 _GROUPS = "|".join(sorted({name.partition(".")[0] for name in EVENTS}))
 _EVENT = re.compile(rf"(?:{_GROUPS})\.[a-z_]+")
 

@@ -5,17 +5,23 @@ from collections.abc import Iterator
 
 import pytest
 
-from agent import logs
 from agent.bus import Bus
+from agent.events.allocation import AllocationMade, AllocationRefused
+from agent.events.config import ConfigReloaded
+from agent.events.plugin import ListPushed, Registered, RegistrationFailed
 from agent.health.pool_health import Change
 from agent.health.verdict import HEALTHY, Cause, Health
 from agent.http.counters import Counters, Histogram, Recorder
 from agent.model.events import DevicesAllocated
-from agent.model.plugin_events import ListPushed, Registered, RegistrationFailed
 from agent.state_events import HealthChanged
 
 SICK = Health(Cause.PF_DOWN)
+REGISTERED = Registered(resource="r", method="legacy", generation=1, socket="r.sock")
 DOWN = HealthChanged("r", (Change("a", HEALTHY, SICK), Change("b", HEALTHY, SICK)))
+
+
+def pushed(seen_at: float | None = None) -> ListPushed:
+    return ListPushed(resource="r", healthy=1, unhealthy=1, sequence=2, seen_at=seen_at)
 
 
 class Agent:
@@ -55,9 +61,9 @@ def test_buckets_count_what_is_at_most_their_bound() -> None:
 
 def test_registrations_and_their_failures_are_counted(agent: Agent, counted: Counters) -> None:
     agent.tell(
-        RegistrationFailed("r", "refused", 1),
-        Registered("r", "legacy", 1, "r.sock"),
-        Registered("r", "legacy", 2, "r.sock"),
+        RegistrationFailed(resource="r", error="refused"),
+        REGISTERED,
+        REGISTERED,
     )
     assert counted.registrations == {("r", "failure"): 1, ("r", "success"): 2}
 
@@ -72,15 +78,15 @@ def test_transitions_count_devices_by_cause_and_not_those_that_come_or_go(
 
 def test_allocations_are_counted_with_their_time(agent: Agent, counted: Counters) -> None:
     agent.tell(DevicesAllocated("r", ("a", "b")))
-    logs.emit("allocation.made", resource="r", devices="a,b", took_ms=2.5)
-    logs.emit("allocation.refused", resource="r", error="gone")
+    agent.tell(AllocationMade(resource="r", devices="a,b", nodes="", cdi="", took_ms=2.5))
+    agent.tell(AllocationRefused(resource="r", error="gone"))
     assert counted.allocated == {"r": 2}
     assert counted.allocations == {("r", "success"): 1, ("r", "refused"): 1}
     assert counted.allocation_s.sum == pytest.approx(0.0025)
 
 
 def test_when_a_configuration_came_into_force_is_noted(agent: Agent, counted: Counters) -> None:
-    logs.emit("config.reloaded", path="f", pools=1)
+    agent.tell(ConfigReloaded(path="f", pools=1))
     assert counted.config_in_force_at > 0
 
 
@@ -89,7 +95,7 @@ async def test_a_push_is_timed_from_the_event_that_led_to_it(
     agent: Agent, counted: Counters
 ) -> None:
     await asyncio.sleep(0.007)
-    agent.tell(ListPushed("r", 1, 1, 2, seen_at=0.0))
+    agent.tell(pushed(seen_at=0.0))
     assert counted.push_s.sum == pytest.approx(0.007)
     assert counted.pushed == {"r": 1}
 
@@ -97,17 +103,16 @@ async def test_a_push_is_timed_from_the_event_that_led_to_it(
 def test_a_push_that_no_event_led_to_is_counted_and_not_timed(
     agent: Agent, counted: Counters
 ) -> None:
-    agent.tell(ListPushed("r", 1, 1, 2))
+    agent.tell(pushed())
     assert observations(counted.push_s) == 0
     assert counted.pushed == {"r": 1}
 
 
 def test_nothing_is_counted_before_or_after(agent: Agent) -> None:
-    registered = Registered("r", "legacy", 1, "r.sock")
-    agent.tell(registered)
+    agent.tell(REGISTERED)
     with agent.recorder as counters:
         pass
-    agent.tell(registered)
-    logs.emit("allocation.refused", resource="r", error="gone")
+    agent.tell(REGISTERED)
+    agent.tell(AllocationRefused(resource="r", error="gone"))
     assert counters.registrations == {}
     assert counters.allocations == {}

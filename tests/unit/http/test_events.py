@@ -8,6 +8,7 @@ import pytest
 
 from agent import logs
 from agent.event_history import EventHistory
+from agent.events.pools import PoolNote
 from agent.http.events import HEARTBEAT_S, event_stream
 from agent.http.messages import Request, Stream
 
@@ -21,7 +22,7 @@ def noted(*notes: str) -> EventHistory:
 def tell(history: EventHistory, *notes: str) -> None:
     leave = logs.follow(history.note)
     for note in notes:
-        logs.emit("pool.note", resource="r", note=note)
+        logs.emit(PoolNote(resource="r", note=note))
     leave()
 
 

@@ -113,7 +113,7 @@ async def test_only_the_shared_resource_waits_and_the_holder_is_named(
             assert locks.waiting == {A: name}
             async with running(locks, roots, bus):
                 said = await heard.until("lock.waiting")
-    assert said == {"resources": [A], "holder": name}
+    assert said == {"resources": (A,), "holder": name}
 
 
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM, None], ids=str)

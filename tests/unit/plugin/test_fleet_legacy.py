@@ -9,14 +9,9 @@ from pathlib import Path
 import pytest
 
 from agent.allocator import FRESH_WITHIN_S
+from agent.events.plugin import ListPushed, Registered, RegistrationFailed, StreamLost
 from agent.kubelet.events import KubeletSocketAppeared, PluginFoldersChanged
-from agent.model.plugin_events import (
-    ListPushed,
-    Registered,
-    RegistrationFailed,
-    ServerEnded,
-    StreamLost,
-)
+from agent.model.plugin_events import ServerEnded
 from agent.plugin.generation import Limits
 from agent.roots import Roots
 from agent.tasks import QUICK_TRIES
@@ -169,7 +164,7 @@ async def test_a_refusal_is_retried_until_kubelet_accepts(roots: Roots) -> None:
             node.fleet.apply((offer(VF, "a"),))
             await node.kubelet_has(kubelet, VF, "a")
             failures = node.of(RegistrationFailed)
-            assert [f.failures for f in failures] == [1, 2, 3]
+            assert len(failures) == 3
             assert "refused by the test" in failures[0].error
 
 

@@ -7,7 +7,7 @@ import socket
 import pytest
 from grpclib.client import Channel
 
-from agent.model.plugin_events import Registered, RegistrationFailed, StreamLost
+from agent.events.plugin import Registered, RegistrationFailed, StreamLost
 from agent.plugin.generation import Limits
 from agent.roots import Roots
 from agent.rpc import pluginregistration
@@ -117,7 +117,9 @@ async def test_auto_goes_the_legacy_way_once_the_registry_is_gone(roots: Roots) 
             node.fleet.apply((offer(VF, "a"),))
             await node.kubelet_has(kubelet, VF, "a")
             shutil.rmtree(roots.plugins_registry)
-            await node.until(lambda: [e.way for e in node.of(Registered)] == ["watcher", "legacy"])
+            await node.until(
+                lambda: [e.method for e in node.of(Registered)] == ["watcher", "legacy"]
+            )
             await node.kubelet_has(kubelet, VF, "a")
 
 

@@ -16,9 +16,9 @@ from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.settings import SettingCodes
 
+from agent.events.plugin import ListPushed, StreamLost
 from agent.inotify import DirectoryWatch, EntryChanged
 from agent.model.answers import ListedDevice
-from agent.model.plugin_events import ListPushed, StreamLost
 from agent.plugin.device_list import DeviceList
 from agent.plugin.server import PoolServer
 from agent.plugin.service import DevicePluginService

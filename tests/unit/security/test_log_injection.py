@@ -10,12 +10,15 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agent import library_logs, logs
+from agent.events.agent import AgentFailed
+from agent.events.pools import PoolNote
 from tests.support.hostile import TEXTS, turns_the_line
 from tests.support.log_lines import LogLines
 
@@ -50,7 +53,7 @@ def is_safe(line: str) -> bool:
 @given(value=VALUES)
 def test_an_event_is_one_safe_line_whatever_its_fields_hold(form: str, value: object) -> None:
     with stream(form) as written:
-        logs.emit(EVENT, note=value)
+        logs.emit(PoolNote(resource="r", note=cast("str", value)))
     (line,) = written.getvalue().splitlines()
     assert written.getvalue() == f"{line}\n"
     assert is_safe(line)
@@ -60,7 +63,7 @@ def test_an_event_is_one_safe_line_whatever_its_fields_hold(form: str, value: ob
 @given(text=TEXTS)
 def test_a_text_line_has_the_fields_that_were_given_and_no_more(text: str) -> None:
     with stream("text") as written:
-        logs.emit(EVENT, resource=text, note=text)
+        logs.emit(PoolNote(resource=text, note=text))
     line = written.getvalue()[:-1]
     head, _, rest = line.partition(" resource=")
     assert HEAD.fullmatch(head)
@@ -72,7 +75,7 @@ def test_a_text_line_has_the_fields_that_were_given_and_no_more(text: str) -> No
 @given(text=TEXTS)
 def test_a_json_line_gives_the_text_back(text: str) -> None:
     with stream("json") as written:
-        logs.emit(EVENT, note=text)
+        logs.emit(PoolNote(resource="r", note=text))
     assert json.loads(written.getvalue())[FIELD] == text
     assert written.getvalue().isascii()
 
@@ -83,7 +86,7 @@ def test_no_line_of_a_traceback_can_pass_for_an_event(form: str, message: str) -
     error = ExceptionGroup("several", [ValueError(message), OSError(2, message, message)])
     error.add_note(message)
     with stream(form) as written:
-        logs.emit_crash("agent.failed", error, error=repr(error))
+        logs.emit_crash(AgentFailed(error=repr(error)), error)
     first, *others = written.getvalue().splitlines()
     assert is_safe(first)
     assert all(is_safe(line) and line.startswith("  | ") for line in others)

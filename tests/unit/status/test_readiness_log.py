@@ -8,9 +8,9 @@ import attrs
 import pytest
 
 from agent.bus import Bus
+from agent.events.host import ScanResumed
 from agent.health.pool_health import Change
 from agent.health.verdict import HEALTHY, Cause, Health
-from agent.model.events import ScanStalled
 from agent.state_events import HealthChanged
 from agent.status.readiness_log import BRIEF_S, START_S, ReadinessLogger
 from agent.status.state import AgentState, ScanStatus
@@ -31,14 +31,14 @@ async def following(first: AgentState) -> AsyncIterator[Callable[[AgentState], N
 
     def become(state: AgentState) -> None:
         now[0] = state
-        bus.publish(ScanStalled(state.scan.stalled_s))
+        bus.publish(ScanResumed())
 
     task = asyncio.create_task(ReadinessLogger(bus, lambda: now[0]).run())
     await asyncio.sleep(0)
     yield become
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    assert bus.subscriber_count(ScanStalled) == 0
+    assert bus.subscriber_count(ScanResumed) == 0
 
 
 async def test_readiness_at_the_start_is_said_at_once_and_only_once(log_lines: LogLines) -> None:
@@ -106,7 +106,7 @@ async def test_health_that_changes_is_no_reason_to_look() -> None:
         bus.publish(HealthChanged("r", (Change("a", HEALTHY, Health(Cause.PF_DOWN)),)))
         await asyncio.sleep(1)
         assert looked == 1
-        bus.publish(ScanStalled(0.0))
+        bus.publish(ScanResumed())
         await asyncio.sleep(1)
         assert looked == 2
         task.cancel()

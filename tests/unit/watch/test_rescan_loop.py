@@ -11,8 +11,9 @@ import attrs
 import pytest
 
 from agent.bus import Bus
+from agent.events.host import ScanResumed, ScanStalled
 from agent.model.device import Device
-from agent.model.events import HostChanged, ScanStalled
+from agent.model.events import HostChanged
 from agent.model.snapshot import Snapshot
 from agent.watch.rescan import (
     LOOK_AGAIN_S,
@@ -182,6 +183,7 @@ async def test_a_scan_that_hangs_is_reported_until_it_is_done(log_lines: LogLine
     async with running(host) as (bus, told, rescan_loop):
         stalls: list[tuple[float, float]] = []
         bus.on(ScanStalled, lambda e: stalls.append((now(), e.seconds)))
+        bus.on(ScanResumed, lambda _: stalls.append((now(), 0.0)))
         bus.publish(HINT)
         await asyncio.sleep(2.2 * STALL_S)
         assert (rescan_loop.stalled_s, rescan_loop.newest, told.snapshots) == (
