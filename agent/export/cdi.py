@@ -69,6 +69,13 @@ def twin_file_name(config: PoolConfig) -> str:
     return safe_file_name(f"{FILE_PREFIX}{_stem(config)}", ".yaml")
 
 
+def twin_resources(file_name: str) -> tuple[str, ...]:
+    """Resources that can have given a spec file of the Go plugin its name."""
+    stem = file_name.removeprefix(FILE_PREFIX).removesuffix(".yaml")
+    halves = (stem.partition(words) for words in _CLASSES)
+    return tuple(f"{prefix}/{name}" for prefix, words, name in halves if words)
+
+
 def _stem(config: PoolConfig) -> str:
     return f"{config.prefix}-{config.kind.cdi_class}-{config.name}"
 

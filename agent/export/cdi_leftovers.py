@@ -11,6 +11,7 @@ import errno
 import os
 import stat
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,11 @@ from agent.export.cdi import (
     possible_file_names,
     read_spec,
     twin_file_name,
+    twin_resources,
     write_spec,
 )
 from agent.host.sysfs import raise_if_exhausted
+from agent.transport.unix_socket import is_served_by_go_plugin
 
 _KINDS = {
     stat.S_IFDIR: "a folder",
@@ -56,14 +59,16 @@ async def remove_stale_specs(
     configured: Sequence[PoolConfig],
     held: frozenset[str] | None,
     others: frozenset[str] = frozenset(),
+    sockets: tuple[Path, ...] = (),
 ) -> Cleaning:
     """Remove specs of resources no longer configured.
 
-    ``held`` are the devices in the hands of pods, None while that is not known. The Go plugin's
-    ``.yaml`` files are not taken apart: one that our own spec replaces goes, any other stays while
-    it mentions a device that a pod may hold. The specs of the resources ``others``, which other
-    agents of the node serve, are not touched. What is no plain file, or cannot be read or removed,
-    is skipped. Raises OSError where the folder itself cannot be read.
+    ``held`` are the devices that are allocated to pods, None while that is unknown. The Go plugin's
+    ``.yaml`` files are not edited: one that our own spec replaces is removed. Any other stays while
+    it mentions a device that may be allocated, and while the Go plugin listens for its resource in
+    one of the folders ``sockets``: it gives these devices to pods. The specs of the resources
+    ``others``, which other agents of the node serve, are not touched. What is not a plain file, or
+    cannot be read or removed, is skipped. Raises OSError where the folder itself cannot be read.
     """
     ours = {cdi_file_name(c) for c in configured}
     ours |= {name for resource in others for name in possible_file_names(resource)}
@@ -78,7 +83,8 @@ async def remove_stale_specs(
                 gone = await _reduce(path, specs[path], defined, held)
             else:
                 gone = path.suffix == ".yaml" and (
-                    path.name in twins or not await _mentions(path, held)
+                    path.name in twins
+                    or not (await _mentions(path, held) or await _is_served(path, sockets))
                 )
                 if gone:
                     await _unlink(path)
@@ -141,6 +147,16 @@ async def _reduce(
 
 async def _unlink(path: Path) -> None:
     await in_folder(path.parent, lambda: path.unlink(missing_ok=True))
+
+
+async def _is_served(path: Path, sockets: tuple[Path, ...]) -> bool:
+    """Whether a Go plugin runs that has written a spec."""
+    resources = twin_resources(path.name)
+    for folder in sockets:
+        for resource in resources:
+            if await in_folder(folder, partial(is_served_by_go_plugin, (folder,), resource)):
+                return True
+    return False
 
 
 async def _mentions(path: Path, held: frozenset[str] | None) -> bool:

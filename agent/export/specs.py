@@ -38,6 +38,7 @@ class CdiSpecs:
         self, roots: Roots, *, on: bool, others: Callable[[], frozenset[str]] = frozenset
     ) -> None:
         self._folder = roots.cdi
+        self._sockets = (roots.plugins_registry, roots.device_plugins)
         self._on = on
         self._others = others
         self._written: dict[str, object] = {}
@@ -162,7 +163,7 @@ class CdiSpecs:
             return
         configs = [p.config for p in pools.pools if not kind_fault(p.config)]
         try:
-            cleaning = await remove_stale_specs(self._folder, configs, held, others)
+            cleaning = await remove_stale_specs(self._folder, configs, held, others, self._sockets)
         except OSError as error:
             logs.emit_once(CdiFailed(resource="", error=with_advice(error)), "")
             return

@@ -173,6 +173,12 @@ def remove_dead(folders: Iterable[Path]) -> tuple[Path, ...]:
     return tuple(path for path in dead if _remove(path))
 
 
+def is_served_by_go_plugin(folders: Iterable[Path], resource: str) -> bool:
+    """Whether the Go plugin listens on its socket for a resource in one of the folders."""
+    paths = (folder / f"{_stem(resource)}.sock" for folder in folders)
+    return any(_is_socket(path) and is_listening(path) for path in paths)
+
+
 def find_foreign(folders: Iterable[Path], resource: str) -> tuple[Path, ...]:
     """The Go plugin's sockets of a resource on which it listens; removes the others if possible."""
     live: list[Path] = []

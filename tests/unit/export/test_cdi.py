@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -328,6 +329,25 @@ async def test_another_spec_of_the_go_plugin_stays_while_a_pod_may_need_it(tmp_p
     assert (await remove_stale_specs(tmp_path, configs, frozenset({"0000:3b:02.9"}))).removed == (
         other.name,
     )
+
+
+@pytest.mark.parametrize("kind", ["net-pci", "net-accel"])
+async def test_a_spec_of_a_go_plugin_that_runs_stays_until_it_ends(
+    tmp_path: Path, kind: str
+) -> None:
+    specs, sockets = tmp_path / "cdi", tmp_path / "plugins"
+    specs.mkdir()
+    sockets.mkdir()
+    other = specs / f"sriov-dp-intel.com-{kind}-free.yaml"
+    other.write_text("devices:\n- name: 0000:3b:02.0\n")
+    clean = partial(
+        remove_stale_specs, specs, [pool_config("vf")], NONE, sockets=(tmp_path / "none", sockets)
+    )
+    with socket.socket(socket.AF_UNIX) as plugin:
+        plugin.bind(str(sockets / "intel.com_free.sock"))
+        plugin.listen()
+        assert (await clean()).removed == ()
+    assert (await clean()).removed == (other.name,)
 
 
 async def test_files_of_others_are_left_alone(tmp_path: Path) -> None:
