@@ -114,7 +114,8 @@ def _belongs(selector: Selector, kind: Kind | None, at: Located, findings: Probl
     allowed = ", ".join(key for key, s in SELECTORS.items() if kind in s.kinds)
     findings.warning(
         at,
-        f"{selector.key} does not belong to deviceType {kind}, not read; allowed: {allowed}",
+        f"{selector.key} does not belong to deviceType {kind}, not read: it is for "
+        f"{' and '.join(sorted(map(str, selector.kinds)))}; allowed here: {allowed}",
         on_key=True,
     )
     return False

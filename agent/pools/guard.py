@@ -34,11 +34,18 @@ def functions_in_use(snapshot: Snapshot) -> Mapping[str, str]:
                 break
     for device in filter(is_on_request, snapshot.devices):
         if device.driver and not device.is_vfio and "uio" not in device.driver:
-            found.setdefault(device.id, f"its driver {device.driver} is the host's own")
+            found.setdefault(device.id, _kernel_driver(device))
     for device in snapshot.devices if found else ():
         if device.role is Role.SF and device.pf_address and device.id in found:
             found.setdefault(device.pf_address, f"its sub-function {found[device.id]}")
     return found
+
+
+def _kernel_driver(device: Device) -> str:
+    """How a function of a class that was asked for by number is used, and the fix for a VF."""
+    if device.role is Role.VF:
+        return f"it has the kernel driver {device.driver}: bind vfio-pci to give it to pods"
+    return f"the host's driver {device.driver} uses it"
 
 
 @frozen

@@ -100,7 +100,7 @@ export function words(device) {
   const health = device.health === "Unhealthy" ? `Unhealthy: ${device.cause}` : device.health;
   const since = device.health === "Unhealthy" && device.since ? `since ${new Date(device.since * 1000).toLocaleTimeString()}` : "";
   const where = device.pool || device.refusal || "in no pool";
-  const facts = [`${device.id}${index}`, device.role, device.driver, where, health, since, holder(device)];
+  const facts = [`${device.id}${index}`, device.role, device.driver, where, health, since, holder(device), device.givenLast && "given last"];
   return facts.filter(Boolean).join(", ");
 }
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 from agent.config.load import load_config
@@ -118,7 +119,7 @@ def test_a_device_of_another_class_is_read_again_for_allocate(host: HostBuilder)
 def test_a_function_on_a_driver_of_the_host_is_in_use(host: HostBuilder) -> None:
     pools = assigned(host, accelerators(classes=["0108"]))
     assert members(pools) == {"acc": []}
-    assert pools.in_use == {"0000:05:00.0": "its driver nvme is the host's own"}
+    assert pools.in_use == {"0000:05:00.0": "the host's driver nvme uses it"}
     allowed = assigned(host, {**accelerators(classes=["0108"]), "allowInUse": True})
     assert members(allowed) == {"acc": ["0000:05:00.0"]}
     host.set_driver("0000:05:00.0", "vfio-pci")
@@ -254,3 +255,14 @@ def test_where_no_pf_has_a_name_no_name_is_asked_for(host: HostBuilder) -> None:
     (why,) = advise(pools.pools[0], pools).why_empty
     assert "named by rootDevices: 0000:3b:00.0" in why
     assert "one of these" not in why
+
+
+def test_a_vf_of_another_class_on_a_kernel_driver_is_to_be_bound_to_vfio_pci(
+    tmp_path: Path,
+) -> None:
+    made = HostBuilder(tmp_path)
+    on_kernel_driver = VfHardware("4941", "4xxxvf", netdevs=False)
+    made.pf(QAT_PF, None, attrs.evolve(QAT, vf=on_kernel_driver), vfs=1)
+    pools = assigned(made, accelerators("qat", classes=["0b40"]))
+    (why,) = advise(pools.pools[0], pools).why_empty
+    assert "kernel driver 4xxxvf: bind vfio-pci to give it to pods" in why
