@@ -152,7 +152,11 @@ class Allocator:
             text = f"its {what} cannot be written: {with_advice(error)}"
             raise DeviceNotUsableError(members[0].device.id, text) from error
         if self._given is not None:
-            await self._given.add(pool.resource, [m.device.id for m in members])
+            ids = [m.device.id for m in members]
+            await self._given.add(pool.resource, ids)
+            if other := await self._given.given_by_others(pool.resource, ids):
+                text = f"another agent of this node has just given it to a pod as {other[1]}"
+                raise DeviceNotUsableError(other[0], text)
 
     async def _fresh(
         self, members: tuple[Member, ...], nodes: HostNodes

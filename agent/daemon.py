@@ -215,7 +215,7 @@ class Startup:
     ) -> Agent:
         """The agent; ``records`` are what earlier runs gave to pods."""
         options, roots, bus, state = self._options, self._options.roots, self._bus, self.pool_state
-        given = GivenRecord(roots)
+        given = GivenRecord(roots, locks.others)
         given.begin(records)
         recorded = {i: resource for resource, ids in records.given.items() for i in ids}
         state.tracker = state.tracker.recorded(recorded)

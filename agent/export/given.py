@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from pathlib import Path
 
@@ -32,6 +33,9 @@ _LIMIT = 4 << 20
 """Larger files (bytes) are not ours."""
 _STEM_MAX = 200
 _LONG_AGO = float("-inf")
+RECENT_S = 60.0
+"""How long (s) the record of another agent counts: after it, kubelet's pod-resources lists the
+device."""
 
 
 def record_name(resource: str) -> str:
@@ -86,8 +90,10 @@ def _read(path: Path) -> bytes:
 class GivenRecord:
     """Adds devices before Allocate answers, and removes those that nobody holds any more."""
 
-    def __init__(self, roots: Roots) -> None:
+    def __init__(self, roots: Roots, others: Callable[[], frozenset[str]] = frozenset) -> None:
+        """``others`` returns the resources that other agents of the node serve."""
         self._folder = roots.device_info
+        self._others = others
         self._boot_id = ""
         self._given: dict[str, dict[str, float]] = {}
         """Resource -> device id -> loop time (s) of the answer; of earlier runs: long ago."""
@@ -115,6 +121,40 @@ class GivenRecord:
                 await self._take_over(resource)
             self._given.setdefault(resource, {}).update(dict.fromkeys(device_ids, now))
             await self._write(resource)
+
+    async def given_by_others(
+        self, resource: str, device_ids: Collection[str]
+    ) -> tuple[str, str] | None:
+        """A device that another agent has just given, and as which resource; None = there is none.
+
+        For two agents whose resources select the same device: kubelet lists the device a moment
+        after the other agent gave it, and is not asked at each allocation. Call it after
+        :meth:`add`: of two agents at once at least one then sees the other's record.
+        """
+        own = self._folder / record_name(resource)
+        ours = frozenset(self._written)
+        try:
+            found = await in_folder(self._folder, lambda: self._recent(own, ours, device_ids))
+        except OSError:
+            return None  # add() has logged it
+        live = self._others() if found else frozenset()
+        return next(((i, other) for i, other in found if other in live), None)
+
+    def _recent(
+        self, own: Path, ours: AbstractSet[str], device_ids: Collection[str]
+    ) -> list[tuple[str, str]]:
+        """(device, resource) of records that are about as new as the own one. For a thread."""
+        names = {own.name, *map(record_name, ours)}
+        paths = [p for p in self._folder.glob(f"{_PREFIX}*.json") if p.name not in names]
+        if not paths:
+            return []
+        now_ns, found = own.lstat().st_mtime_ns, []
+        for path in sorted(paths):
+            with suppress(FileNotFoundError):
+                if now_ns - path.lstat().st_mtime_ns <= RECENT_S * 1e9:
+                    other, ids = _parse(_read(path), self._boot_id)
+                    found += [(i, other) for i in device_ids if i in ids]
+        return found
 
     async def _take_over(self, resource: str) -> None:
         """Go on from the file as it is now: another agent may have served the resource so far."""

@@ -7,6 +7,9 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import grpc
+import pytest
+
 from agent.sample.hardware import VfHardware
 from agent.sample.host_builder import HostBuilder
 from tests.e2e.conftest import ConfigFile, pool
@@ -112,3 +115,20 @@ def test_a_second_agent_with_the_same_run_folder_says_that_it_has_no_admin_socke
             both(kubelet)
             assert one.stop() == 0
             two.wait_for("admin.listening")
+
+
+def test_a_device_that_both_select_is_given_by_one_of_them_only(
+    host: HostBuilder, config: ConfigFile, kubelet: Kubelet, tmp_path: Path
+) -> None:
+    laid_out(host)
+    config.write(NET)
+    second = second_config(tmp_path, pool("same", pfNames=["ens1f0"]))
+    with AgentProcess(host.root, config.path) as one, AgentProcess(host.root, second) as two:
+        one.wait_for("agent.ready")
+        two.wait_for("agent.ready")
+        resources = ("example.com/net", "example.com/same")
+        kubelet.wait_for(lambda k: all(len(k.allocatable(r)) == 2 for r in resources), "2 of each")
+        kubelet.allocate("example.com/net", "0000:3b:01.0")
+        with pytest.raises(grpc.RpcError, match=r"just given it to a pod as example\.com/net"):
+            kubelet.allocate("example.com/same", "0000:3b:01.0")
+        kubelet.allocate("example.com/same", "0000:3b:01.1")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.export.given import GivenRecord, read_records, record_name
+from agent.export.given import RECENT_S, GivenRecord, read_records, record_name
 from agent.pools.allocated import PodOwner
 from agent.pools.allocation_tracker import CONFIRM_WITHIN_S
 from agent.roots import Roots
@@ -88,6 +88,32 @@ async def test_what_another_agent_recorded_is_read_and_never_written(roots: Root
     await mine.keep({"mlx5_core.sf.5": PodOwner(SF)})
     await mine.keep({})
     assert given(roots) == {SF: {"mlx5_core.sf.4", "mlx5_core.sf.5", "mlx5_core.sf.6"}}
+
+
+async def test_a_device_that_another_agent_has_just_given_is_seen(roots: Roots) -> None:
+    other, mine = record(roots), GivenRecord(roots, lambda: frozenset({SF}))
+    mine.begin(read_records(roots))
+    await mine.add(VF, [A])
+    assert await mine.given_by_others(VF, [A]) is None
+    await other.add(SF, [B])
+    await mine.add(VF, [A, B])
+    assert await mine.given_by_others(VF, [A, B]) == (B, SF)
+
+
+async def test_what_an_agent_gave_that_is_gone_or_gave_long_ago_is_for_kubelet_to_say(
+    roots: Roots,
+) -> None:
+    live: set[str] = set()
+    other, mine = record(roots), GivenRecord(roots, lambda: frozenset(live))
+    mine.begin(read_records(roots))
+    await other.add(SF, [A])
+    await mine.add(VF, [A])
+    assert await mine.given_by_others(VF, [A]) is None
+    live.add(SF)
+    assert await mine.given_by_others(VF, [A]) == (A, SF)
+    now_s = file_of(roots, VF).stat().st_mtime
+    os.utime(file_of(roots, SF), (now_s - RECENT_S - 1, now_s - RECENT_S - 1))
+    assert await mine.given_by_others(VF, [A]) is None
 
 
 async def test_an_agent_that_takes_a_resource_over_goes_on_from_the_others_record(
