@@ -113,25 +113,25 @@ class Startup:
         self._options = options
         self._stop = stop
         self._started_at = time.time()
-        self._bus = Bus()
+        self.bus = Bus()
         self._config = ConfigWatcher(
             options.config_file,
-            self._bus,
+            self.bus,
             prefix=options.resource_prefix,
             node_name=options.node_name,
             strict=options.strict,
             cdi=options.cdi is not None,
         )
-        self.endpoints = Endpoints(options, self._bus, self.state)
+        self.endpoints = Endpoints(options, self.bus, self.state)
         self._scanner = Scanner(options.roots, netlink=options.netlink)
         self._scan_s = 0.0
-        self._rescan_loop = RescanLoop(self._scan, self._bus)
+        self._rescan_loop = RescanLoop(self._scan, self.bus)
         self._holders = HolderSources(
-            options, self._bus, self._resources, lambda: self._rescan_loop.newest.by_id
+            options, self.bus, self._resources, lambda: self._rescan_loop.newest.by_id
         )
         self.pool_state = PoolState()
         self._pod_resources = PodResourcesPoller(
-            self._bus, self._holders.ask, lambda: self.pool_state.tracker.held_ids
+            self.bus, self._holders.ask, lambda: self.pool_state.tracker.held_ids
         )
         self._read_state = self._process_state
 
@@ -151,7 +151,7 @@ class Startup:
             started_at=self._started_at,
             now=time.time(),
             loop_s=asyncio.get_running_loop().time(),
-            config=self._config.standing,
+            config=self._config.status,
             stopping=self._stop.is_set(),
             scan=ScanStatus(scans.scans, self._scan_s, scans.stalled_s, scans.failing),
             hanging=tuple(h.path for h in blocking.hanging()),
@@ -182,12 +182,12 @@ class Startup:
     async def _live(self, tasks: asyncio.TaskGroup) -> None:
         """Read the configuration, then serve until cancelled."""
         roots = self._options.roots
-        async with KubeletWatch(roots, self._bus) as kubelet:
+        async with KubeletWatch(roots, self.bus) as kubelet:
             watching = tasks.create_task(kubelet.run(), name="kubelet")
             showing = tasks.create_task(self.endpoints.run(), name="endpoints")
             try:
                 await self._config.start()
-                with ResourceLocks(roots, self._bus, self._options.config_file) as locks:
+                with ResourceLocks(roots, self.bus, self._options.config_file) as locks:
                     await self._serve(tasks, locks)
             finally:
                 showing.cancel()
@@ -214,7 +214,7 @@ class Startup:
         self, tasks: asyncio.TaskGroup, locks: ResourceLocks, snapshot: Snapshot, records: Records
     ) -> Agent:
         """The agent; ``records`` are what earlier runs gave to pods."""
-        options, roots, bus, state = self._options, self._options.roots, self._bus, self.pool_state
+        options, roots, bus, state = self._options, self._options.roots, self.bus, self.pool_state
         given = GivenRecord(roots, locks.others)
         given.begin(records)
         recorded = {i: resource for resource, ids in records.given.items() for i in ids}

@@ -92,7 +92,7 @@ class ConfigWatcher:
         cdi: bool = False,
     ) -> None:
         self.config = Config()
-        self.standing = ConfigStatus(str(path))
+        self.status = ConfigStatus(str(path))
         self._path = path
         self._bus = bus
         self._prefix = prefix
@@ -123,7 +123,7 @@ class ConfigWatcher:
         if not loaded.usable or loaded.config is None:
             raise ConfigError(f"nothing in {source.path} can be used", loaded.problems)
         self._accept(loaded.config, source)
-        self.standing = attrs.evolve(self.standing, refused=_names(loaded))
+        self.status = attrs.evolve(self.status, refused=_names(loaded))
         _tell_refused(loaded)
         self._bus.publish(ConfigLoaded(path=str(source.path), pools=len(loaded.config.pools)))
 
@@ -131,7 +131,7 @@ class ConfigWatcher:
         while (source := await read_source(self._path, self._node_name)).is_fault:
             key = str(self._path)
             logs.emit_once(ConfigUnreadable(path=str(source.path), reason=source.message), key)
-            self.standing = attrs.evolve(self.standing, rejected=source.message)
+            self.status = attrs.evolve(self.status, rejected=source.message)
             await self._asked_within(RETRY_S)
         return source
 
@@ -157,8 +157,8 @@ class ConfigWatcher:
 
     def _accept(self, config: Config, source: SourceResult) -> None:
         self.config = config
-        self.standing = attrs.evolve(
-            self.standing,
+        self.status = attrs.evolve(
+            self.status,
             path=str(source.path),
             in_force=True,
             idle=source.message if source.is_idle else "",
@@ -178,7 +178,7 @@ class ConfigWatcher:
                 logs.emit(ConfigUnchanged(path=str(source.path)))
             return
         self._seen = seen
-        if source.state is SourceState.NO_FILE and not self.standing.idle:
+        if source.state is SourceState.NO_FILE and not self.status.idle:
             self._reject(source.message)  # a file was in force, whose loss takes no pools away
         elif source.is_idle:
             self._bus.publish(ConfigIdle(path=str(source.path), reason=source.message))
@@ -201,16 +201,14 @@ class ConfigWatcher:
         self._put_in_force(loaded.config, source)
 
     def _put_in_force(self, config: Config, source: SourceResult) -> None:
-        self.standing = attrs.evolve(self.standing, reloads=self.standing.reloads + 1)
+        self.status = attrs.evolve(self.status, reloads=self.status.reloads + 1)
         changed = config != self.config
         self._accept(config, source)
         if changed:
             self._bus.publish(ConfigChanged(config))
 
     def _reject(self, summary: str) -> None:
-        self.standing = attrs.evolve(
-            self.standing, rejected=summary, failures=self.standing.failures + 1
-        )
+        self.status = attrs.evolve(self.status, rejected=summary, failures=self.status.failures + 1)
         self._bus.publish(ConfigRejected(path=str(self._path), reason=summary))
 
     async def run(self) -> None:

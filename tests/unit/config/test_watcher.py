@@ -40,13 +40,13 @@ async def test_a_file_that_goes_from_a_plain_folder_takes_no_pools_away(
     assert rejected["reason"].startswith(f"{tmp_path} holds no config.json")
     (tmp_path / "config.json").write_text(GOOD)
     await config_watcher.reload()
-    assert config_watcher.standing.rejected == ""
+    assert config_watcher.status.rejected == ""
 
 
 async def test_a_key_that_goes_from_a_config_map_takes_its_pools_along(tmp_path: Path) -> None:
     (tmp_path / "..data").mkdir()
     config_watcher = await lost_its_file(tmp_path)
-    assert (config_watcher.config.pools, config_watcher.standing.rejected) == ((), "")
+    assert (config_watcher.config.pools, config_watcher.status.rejected) == ((), "")
 
 
 @pytest.mark.parametrize("is_config_map", [True, False])
@@ -58,12 +58,12 @@ async def test_a_folder_without_a_file_at_the_start_is_idle_until_one_comes(
     config_watcher = keeper_of(tmp_path, "worker-1")
     await config_watcher.start()
     await config_watcher.reload()
-    assert (config_watcher.config.pools, config_watcher.standing.in_force) == ((), True)
-    assert config_watcher.standing.rejected == ""
-    assert "holds neither worker-1 nor config.json" in config_watcher.standing.idle
+    assert (config_watcher.config.pools, config_watcher.status.in_force) == ((), True)
+    assert config_watcher.status.rejected == ""
+    assert "holds neither worker-1 nor config.json" in config_watcher.status.idle
     (tmp_path / "worker-1").write_text(GOOD)
     await config_watcher.reload()
-    assert (config_watcher.standing.path, config_watcher.standing.idle) == (
+    assert (config_watcher.status.path, config_watcher.status.idle) == (
         str(tmp_path / "worker-1"),
         "",
     )
@@ -80,7 +80,7 @@ async def test_a_folder_that_cannot_be_looked_into_keeps_what_is_in_force(tmp_pa
     folder.symlink_to(folder)
     await config_watcher.reload()
     assert [p.name for p in config_watcher.config.pools] == ["net"]
-    assert "Too many levels of symbolic links" in config_watcher.standing.rejected
+    assert "Too many levels of symbolic links" in config_watcher.status.rejected
 
 
 WITHIN_S = 20.0
@@ -163,7 +163,7 @@ async def test_an_edit_with_errors_keeps_the_pools_and_is_reported_with_its_firs
     file.write_text(GOOD.replace('"net"', '"no/name"'))
     await config_watcher.reload()
     assert [p.name for p in config_watcher.config.pools] == ["net"]
-    assert "no/name" in config_watcher.standing.rejected
+    assert "no/name" in config_watcher.status.rejected
     assert len(log_lines.fields("config.rejected")) == 1
 
 
@@ -187,5 +187,5 @@ async def test_a_refused_edit_says_how_many_more_errors_there_are(tmp_path: Path
         file.write_text('{"resourceList": [{"resourceName": 1}, {"resourceName": 2}]}')
         async with asyncio.timeout(WITHIN_S):
             await follower.rejected.wait()
-        reason = follower.config_watcher.standing.rejected
+        reason = follower.config_watcher.status.rejected
     assert reason.endswith(" (and 3 more)")  # each pool lacks a name that is text, and selectors

@@ -66,12 +66,12 @@ async def test_what_is_logged_of_good_and_bad_files_tells_no_value(
     config_watcher = ConfigWatcher(path, Bus(), prefix="intel.com", node_name=None, strict=False)
     for info in ({"*": {"key": VALUE}}, {"*": VALUE}, VALUE, [VALUE], {"x": {"k": [VALUE]}}):
         path.write_text(file_with(info))
-        if not config_watcher.standing.in_force:
+        if not config_watcher.status.in_force:
             await config_watcher.start()
         await config_watcher.reload()
     assert "config.rejected" in log_lines.events()
     assert VALUE not in log_lines.stream.getvalue()
-    assert VALUE not in str(attrs.asdict(config_watcher.standing))
+    assert VALUE not in str(attrs.asdict(config_watcher.status))
 
 
 async def test_a_file_that_is_refused_at_the_start_tells_no_value(
