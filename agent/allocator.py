@@ -13,7 +13,7 @@ import attrs
 from agent import blocking, logs
 from agent.attrs_classes import frozen
 from agent.bus import Bus
-from agent.change_log import shown
+from agent.change_log import join_ids
 from agent.config.schema import AllocationPolicy
 from agent.errno_advice import with_advice
 from agent.errors import DeviceNotUsableError, UnknownDeviceError
@@ -113,7 +113,7 @@ class Allocator:
         self._bus.publish(
             AllocationMade(
                 resource=resource,
-                devices=shown(given),
+                devices=join_ids(given),
                 nodes=",".join(n.host_path for n in answer.nodes),
                 cdi=",".join(answer.cdi_devices),
                 took_ms=round((loop.time() - began) * 1000, 1),
@@ -178,7 +178,7 @@ class Allocator:
         result = await _in_time("reread", read, FRESH_WITHIN_S)
         if result is None:
             await self._confirm_nodes(members)
-            logs.emit(StaleFactsUsed(devices=shown(tuple(d.id for d in devices))))
+            logs.emit(StaleFactsUsed(devices=join_ids(tuple(d.id for d in devices))))
             return members, nodes
         fresh_ids = {m.device.id for m in result[0]}
         missing = [d.id for d in devices if d.id not in fresh_ids]

@@ -1,7 +1,7 @@
-"""The internal event bus: frozen event values, a synchronous publish, one slot per subscriber.
+"""The event bus of the agent: frozen values, published synchronously.
 
-A publish never waits and starts no task. A subscriber that is slow finds the newest event of each
-type, never a queue; whoever must see every event (journal, counters) registers a callback.
+``publish`` never waits and starts no task. ``on`` registers a callback, which receives every event;
+``subscribe`` gives a slot that keeps only the newest event, so a slow subscriber has no queue.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tells people, in the log stream, what changed in pools and health, and why."""
+"""Logs what changed in pools and health, and why."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ _CHANGES: Mapping[str, type[DevicesChanged]] = {
     "unhealthy": DevicesUnhealthy,
 }
 DEVICES_SHOWN = 64
-"""Ids written out in one line; of more, the number is told."""
+"""How many ids a line lists; of the others it has only the number."""
 
 
 def log_health_changes(resource: str, found: tuple[Change, ...]) -> None:
-    """One line for each kind of change and cause, with the devices that share it."""
+    """Log one event for each kind of change and each cause, with its devices."""
     for (what, health), device_ids in grouped(found).items():
-        count, devices = len(device_ids), shown(device_ids)
+        count, devices = len(device_ids), join_ids(device_ids)
         if what == "healthy":
             logs.emit(DevicesHealthy(resource=resource, count=count, devices=devices))
             continue
@@ -65,27 +65,27 @@ def log_health_changes(resource: str, found: tuple[Change, ...]) -> None:
 
 
 def log_unproven_links(unproven: Mapping[str, Device], before: Mapping[str, Device]) -> None:
-    """One line for each PF that went down and says nothing of the link of its functions."""
+    """Log each PF that went down and whose functions then have no reliable link state."""
     for pf in unproven.values():
         if pf.id not in before:
             logs.emit(PfDown(pf=pf.id, interface=pf.pf_name or "", driver=pf.driver or ""))
 
 
-def shown(device_ids: tuple[str, ...]) -> str:
-    """Ids as one field's text."""
+def join_ids(device_ids: tuple[str, ...]) -> str:
+    """The ids as the text of one field, cut after ``DEVICES_SHOWN``."""
     text = ",".join(device_ids[:DEVICES_SHOWN])
     more = len(device_ids) - DEVICES_SHOWN
     return f"{text},... {more} more" if more > 0 else text
 
 
 def why_empty(pool: Pool, before: Pools, after: Pools) -> Advice | None:
-    """What :func:`log_pool` is to say of a pool that became empty; pure, and slow for long lists.
+    """Why a pool became empty, for :func:`log_pool`; None if it did not.
 
-    None where there is nothing to say.
+    Pure, and slow for long lists, so it may run in a thread.
     """
     if pool.members or not _has_changed(pool, before):
         return None
-    from agent.pools.advice import advise  # noqa: PLC0415 - a node in order needs none of it
+    from agent.pools.advice import advise  # noqa: PLC0415 - needed for empty pools only
 
     return advise(pool, after)
 
@@ -96,18 +96,18 @@ def _has_changed(pool: Pool, before: Pools) -> bool:
 
 
 def log_pool(pool: Pool, before: Pools, advice: Advice | None) -> None:
-    """The funnel of a pool that is new or changed its size; ``advice`` is from ``why_empty``."""
+    """Log the funnel of a pool that is new or has changed; ``advice`` is from ``why_empty``."""
     known = before.by_resource.get(pool.resource)
     if _has_changed(pool, before):
-        _tell_pool(pool, advice)
-    told = known.alternatives if known else ()
+        _log_assigned(pool, advice)
+    logged = known.alternatives if known else ()
     for alternative in pool.alternatives:
-        if alternative not in told:
+        if alternative not in logged:
             logs.emit(PoolAlternatives(resource=pool.resource, absent=alternative))
 
 
 def log_removed(before: Pools, after: Pools) -> None:
-    """Pools that are no more, overlaps, what the host lacks, and guarded functions."""
+    """Log removed pools, overlaps, faults of the host, and functions that the host uses."""
     for resource in before.by_resource.keys() - after.by_resource.keys():
         logs.emit(PoolRemoved(resource=resource))
     for overlap in after.overlaps:
@@ -117,39 +117,39 @@ def log_removed(before: Pools, after: Pools) -> None:
                     winner=overlap.winner,
                     loser=overlap.loser,
                     count=len(overlap.device_ids),
-                    devices=shown(overlap.device_ids),
+                    devices=join_ids(overlap.device_ids),
                 )
             )
-    _tell_host(before, after)
-    _tell_suspects(before, after)
+    _log_host_faults(before, after)
+    _log_suspects(before, after)
     for device_id, how in after.in_use.items():
         if before.in_use.get(device_id) != how and device_id not in after.resource_of:
             logs.emit(DeviceInUse(device=device_id, how=how))
 
 
-def _tell_suspects(before: Pools, after: Pools) -> None:
-    """Functions of pools that look broken, once it is known that no pod holds them."""
+def _log_suspects(before: Pools, after: Pools) -> None:
+    """Log functions that look broken, once it is known that no pod has them."""
     if not after.held.complete:
         return
-    told = suspects(before) if before.held.complete else {}
+    logged = suspects(before) if before.held.complete else {}
     for resource, found in suspects(after).items():
         by_driver: defaultdict[str, list[str]] = defaultdict(list)
         for device_id, driver in found.items():
-            if device_id not in told.get(resource, {}):
+            if device_id not in logged.get(resource, {}):
                 by_driver[driver].append(device_id)
         for driver, ids in by_driver.items():
             logs.emit(
                 DevicesSuspect(
-                    resource=resource, count=len(ids), driver=driver, devices=shown(tuple(ids))
+                    resource=resource, count=len(ids), driver=driver, devices=join_ids(tuple(ids))
                 )
             )
 
 
-def _tell_host(before: Pools, after: Pools) -> None:
-    """What the host lacks: kernel modules without which RDMA nodes are missing, and attributes."""
+def _log_host_faults(before: Pools, after: Pools) -> None:
+    """Log missing PF netdevs, kernel modules for RDMA device nodes, and sysfs attributes."""
     old, new = before.snapshot, after.snapshot
     if new.has_no_nic and not old.has_no_nic:
-        logs.emit(HostNetworkMissing(pfs=shown(tuple(new.pfs))))
+        logs.emit(HostNetworkMissing(pfs=join_ids(tuple(new.pfs))))
     if any(m.selectors.is_rdma for p in after.pools for m in p.members):
         for module in sorted(set(new.missing_rdma_modules) - set(old.missing_rdma_modules)):
             logs.emit(RdmaModuleMissing(module=module))
@@ -157,7 +157,7 @@ def _tell_host(before: Pools, after: Pools) -> None:
         logs.emit(FunctionUnreadable(function=function, attribute=attribute))
 
 
-def _tell_pool(pool: Pool, advice: Advice | None) -> None:
+def _log_assigned(pool: Pool, advice: Advice | None) -> None:
     logs.emit(
         PoolAssigned(resource=pool.resource, devices=len(pool.members), funnel=funnel_text(pool))
     )
@@ -169,7 +169,7 @@ def _tell_pool(pool: Pool, advice: Advice | None) -> None:
 
 
 def funnel_text(pool: Pool) -> str:
-    """``kind netDevice 18 > without VFs 16 > vendors 8086 16 > ...``: what each step left."""
+    """``kind netDevice 18 > without VFs 16 > vendors 8086 16 > ...``: functions left."""
     several = len(pool.config.selectors) > 1
     parts = []
     for step in pool.funnel:

@@ -1,7 +1,6 @@
-"""The last events of the log stream, remembered for those who follow: ``watch`` and ``/events``.
+"""Keeps the last log events in memory for ``sriov-agent watch`` and ``/events``.
 
-One vocabulary for all: what the log calls an event, with its fields, is what followers get,
-whatever level the log itself is at.
+Followers receive events of every level, with the names and fields that the log has.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ from agent.events.event import LogEvent
 from agent.logs import plain
 
 CAPACITY = 256
-"""How many events are remembered: those of hours on a quiet node."""
+"""Number of events kept; on a quiet node they cover several hours."""
 
 
 @frozen
 class Entry:
-    """One event that happened."""
+    """One event that occurred."""
 
     number: int
     """Counts the events of this process from 1."""
@@ -32,11 +31,11 @@ class Entry:
     """``debug``, ``info``, ``warning`` or ``error``."""
     name: str
     fields: Mapping[str, object]
-    """Values as JSON knows them."""
+    """Values of JSON types."""
 
 
 class EventHistory:
-    """Remembers events; a slow follower misses the oldest, and sees a gap in the numbers."""
+    """Keeps events; a slow follower misses the oldest ones and sees a gap in the numbers."""
 
     def __init__(self, capacity: int = CAPACITY, clock: Callable[[], float] = time.time) -> None:
         self._entries: deque[Entry] = deque(maxlen=capacity)
@@ -55,11 +54,11 @@ class EventHistory:
             waiting.set()
 
     def after(self, number: int) -> tuple[Entry, ...]:
-        """The remembered events newer than that of ``number``, oldest first."""
+        """The kept events that are newer than event ``number``, oldest first."""
         return tuple(entry for entry in self._entries if entry.number > number)
 
     async def follow(self, after: int = 0) -> AsyncGenerator[Entry, None]:
-        """The events newer than ``after``, and every further one as it happens."""
+        """Yield the events newer than ``after``, then each event as it occurs."""
         happened = asyncio.Event()
         self._waiting.add(happened)
         try:

@@ -1,6 +1,6 @@
-"""What libraries log comes in the agent's own log stream, as one line that is safe to show.
+"""Turns log records of libraries into events of the agent's log stream.
 
-Without this the logging module would print it raw to standard error, between the agent's lines.
+Otherwise the logging module would print them unescaped between the agent's lines.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from agent.events.agent import LibraryWarned
 
 
 class _LibraryLines(logging.Handler):
-    """Turns records of libraries into events; what comes again from one place is counted."""
+    """Logs each record as an event; repetitions from one place in the code are counted."""
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
@@ -27,6 +27,6 @@ class _LibraryLines(logging.Handler):
 
 
 def follow_libraries() -> None:
-    """From now on, warnings and errors of libraries are events of the log stream."""
+    """Log the warnings and errors of all libraries as events."""
     root = logging.getLogger()
     root.handlers[:] = [_LibraryLines(logging.WARNING)]

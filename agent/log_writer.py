@@ -1,8 +1,8 @@
-"""Writes the log stream in a thread, so that a reader who stops reading never stops the agent.
+"""Writes the log stream in a thread, so that the agent never waits for the reader of its log.
 
-Standard error is a pipe to the container runtime or a socket of the system's log: once it is full,
-a write waits until somebody reads. Lines wait in a bounded queue meanwhile; what finds no room
-there is dropped, counted, and said as soon as lines flow again.
+Standard error is a pipe to the container runtime or a socket of the system log. When it is full, a
+write blocks until the reader continues. Meanwhile, lines wait in a bounded queue. Lines that do not
+fit are dropped and counted, and the count is logged when the reader continues.
 """
 
 from __future__ import annotations
@@ -16,34 +16,34 @@ from collections import deque
 from collections.abc import Callable
 
 MAX_BYTES = 1 << 20
-"""Of lines that wait to be written."""
+"""Size of the queue."""
 FLUSH_LIMIT_S = 0.3
-"""How long the end of the process waits for the last lines."""
+"""How long the end of the process waits for the last lines to be written."""
 
 
 class BackgroundHandler(logging.Handler):
-    """A handler that never waits; ``say_dropped`` makes the record that tells a number of lines."""
+    """A handler that never waits; ``dropped_record`` makes the record for a number of lines."""
 
-    def __init__(self, descriptor: int, say_dropped: Callable[[int], logging.LogRecord]) -> None:
+    def __init__(self, descriptor: int, dropped_record: Callable[[int], logging.LogRecord]) -> None:
         super().__init__()
         self._descriptor = descriptor
-        self._say_dropped = say_dropped
+        self._dropped_record = dropped_record
         self._changed = threading.Condition()
         self._lines: deque[bytes] = deque()
         self._bytes = 0
-        self._dropped_since_said = 0
+        self._dropped_unreported = 0
         self._is_writing = False
         self._thread: threading.Thread | None = None
         self.dropped = 0
-        """Lines that found no room, since the start."""
+        """Number of lines dropped since the start."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Put a record's line into the queue."""
+        """Append the line of a record to the queue."""
         line = self._line(record)
         with self._changed:
             if self._bytes + len(line) > MAX_BYTES:
                 self.dropped += 1
-                self._dropped_since_said += 1
+                self._dropped_unreported += 1
                 return
             self._lines.append(line)
             self._bytes += len(line)
@@ -55,12 +55,12 @@ class BackgroundHandler(logging.Handler):
         return (self.format(record) + "\n").encode(errors="backslashreplace")
 
     def _start(self) -> None:
-        """Have the thread; while none can be made, write here what can be written at once."""
+        """Start the thread; if that fails, write the lines that do not block."""
         thread = threading.Thread(target=self._work, name="log", daemon=True)
         try:
             thread.start()
         except RuntimeError:
-            self._write_what_is_taken()
+            self._write_without_waiting()
         else:
             self._thread = thread
 
@@ -77,12 +77,12 @@ class BackgroundHandler(logging.Handler):
                 self._changed.notify_all()
 
     def _take(self) -> bytes:
-        """The oldest line; behind the last one, how many had to be dropped."""
+        """Remove and return the oldest line; the count of dropped lines follows the last one."""
         line = self._lines.popleft()
         self._bytes -= len(line)
-        if not self._lines and self._dropped_since_said:
-            line += self._line(self._say_dropped(self._dropped_since_said))
-            self._dropped_since_said = 0
+        if not self._lines and self._dropped_unreported:
+            line += self._line(self._dropped_record(self._dropped_unreported))
+            self._dropped_unreported = 0
         return line
 
     def _write(self, line: bytes) -> None:
@@ -90,14 +90,14 @@ class BackgroundHandler(logging.Handler):
             while line:
                 select.select((), (self._descriptor,), ())
                 line = line[self._write_part(line) :]
-        except OSError:  # nobody is there to read, nor will be
+        except OSError:  # the reader closed its end
             return
 
     def _write_part(self, line: bytes) -> int:
-        # A pipe that is ready takes so much at once (POSIX: PIPE_BUF).
+        # A pipe that is ready accepts this much without blocking (POSIX: PIPE_BUF).
         return os.write(self._descriptor, line[: select.PIPE_BUF])
 
-    def _write_what_is_taken(self) -> None:
+    def _write_without_waiting(self) -> None:
         while self._lines and select.select((), (self._descriptor,), (), 0)[1]:
             with self._changed:
                 self._write(self._take())

@@ -1,4 +1,4 @@
-"""The log stream: one event per line, a stable name with fields, as text for people or as JSON.
+"""The log stream: one event per line, as text for people or as JSON.
 
 Each event is a class in :mod:`agent.events`. The line has the event's name, level and fields.
 """
@@ -85,9 +85,9 @@ def forget_all() -> None:
 
 
 def parse_level(text: str) -> int:
-    """A level by name, or by number as klog counts: 0 is info, 4 and more is debug, below 0 error.
+    """Parse a level: a name, or a klog number (below 0 error, 0 to 3 info, from 4 debug).
 
-    Raises UsageError naming the text.
+    Raises UsageError that quotes the text.
     """
     name = text.strip().lower()
     if name in _LEVELS:
@@ -107,14 +107,14 @@ def configure(
     form: str,
     stream: TextIO | None = None,
     *,
-    say_dropped: Callable[[int], logging.LogRecord] | None = None,
+    dropped_record: Callable[[int], logging.LogRecord] | None = None,
 ) -> None:
     """Send the log stream to ``stream`` (standard error if None) as ``text`` or ``json``.
 
-    With ``say_dropped``, standard error is written in a thread, and emitting never waits for its
-    reader; the function makes the record that tells how many lines were dropped.
+    With ``dropped_record``, a thread writes to standard error, so that ``emit`` never waits for its
+    reader; the function makes the record that reports the number of dropped lines.
     """
-    handler = _handler(stream, say_dropped)
+    handler = _handler(stream, dropped_record)
     handler.setFormatter(_JsonFormatter() if form == "json" else _TextFormatter())
     _LOGGER.handlers[:] = [handler]
     _LOGGER.setLevel(level)
@@ -122,11 +122,11 @@ def configure(
 
 
 def _handler(
-    stream: TextIO | None, say_dropped: Callable[[int], logging.LogRecord] | None
+    stream: TextIO | None, dropped_record: Callable[[int], logging.LogRecord] | None
 ) -> logging.Handler:
-    if say_dropped is not None:
-        with suppress(OSError):  # it has no descriptor, such as that of a test
-            return BackgroundHandler(sys.stderr.fileno(), say_dropped)
+    if dropped_record is not None:
+        with suppress(OSError):  # without a descriptor, as in tests
+            return BackgroundHandler(sys.stderr.fileno(), dropped_record)
     return logging.StreamHandler(stream or sys.stderr)
 
 
@@ -137,19 +137,19 @@ def record_of(event: LogEvent) -> logging.LogRecord:
 
 
 def flush() -> None:
-    """Wait for a moment until what was emitted is written; for the end of the process."""
+    """Wait for a limited time until all lines are written; for the end of the process."""
     for handler in _LOGGER.handlers:
         if isinstance(handler, BackgroundHandler):
             handler.wait()
 
 
 def dropped() -> int:
-    """How many lines were dropped since the start, because nobody read the log stream."""
+    """The number of lines dropped since the start because nothing read the log stream."""
     return sum(h.dropped for h in _LOGGER.handlers if isinstance(h, BackgroundHandler))
 
 
 def stamp(moment: float) -> str:
-    """A time (s since 1970) as the log writes it: UTC, with milliseconds."""
+    """Format a time (s since 1970) as in the log: UTC, with milliseconds."""
     seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(moment))
     return f"{seconds}.{int(moment % 1 * 1000):03d}Z"
 
@@ -160,7 +160,7 @@ def _fields(record: logging.LogRecord) -> Mapping[str, object]:
 
 
 def plain(value: object) -> object:
-    """A value as JSON knows it: sequences stay, everything else that is foreign becomes text."""
+    """Convert a value to JSON types: collections become lists, and other types become text."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if value is None or isinstance(value, bool | int | float | str):
@@ -174,9 +174,9 @@ def plain(value: object) -> object:
 
 
 def text_value(value: object) -> str:
-    """A field's value as the text form shows it: bare, or as a JSON string where that is safer.
+    """Format a field's value for the text format: bare if it is safe, else as a JSON string.
 
-    Letters beyond Latin are escaped: some look like others, and some turn the line around.
+    Letters beyond Latin are escaped: some look like other letters, some reverse the line.
     """
     known = plain(value)
     if isinstance(known, str) and _BARE.fullmatch(known):
@@ -189,20 +189,20 @@ def text_value(value: object) -> str:
 class _TextFormatter(logging.Formatter):
     """``time LEVEL event key=value ...``: values with spaces or odd characters are JSON strings.
 
-    The lines of a traceback stand below it, each marked: no text in them can pass for an event.
+    The lines of a traceback follow, each with a mark, so that none can be mistaken for an event.
     """
 
     def format(self, record: logging.LogRecord) -> str:
         pairs = "".join(f" {k}={text_value(v)}" for k, v in _fields(record).items())
         line = f"{stamp(record.created)} {record.levelname:<7} {record.getMessage()}{pairs}"
         if record.exc_info:
-            told = self.formatException(record.exc_info).splitlines()
-            line += "".join(f"\n  | {_escaped(part)}" for part in told)
+            traceback = self.formatException(record.exc_info).splitlines()
+            line += "".join(f"\n  | {_escaped(part)}" for part in traceback)
         return line
 
 
 def _escaped(text: str) -> str:
-    """Text that a person shall read as it is, as far as its characters do nothing else."""
+    """Escape characters that could change how a terminal shows the text; keep all others."""
     return "".join(c if c == " " or _BARE.match(c) or c in '"=\\' else ascii(c)[1:-1] for c in text)
 
 

@@ -18,11 +18,11 @@ from agent import blocking, logs
 from agent.attrs_classes import define
 from agent.bus import Bus
 from agent.change_log import (
+    join_ids,
     log_health_changes,
     log_pool,
     log_removed,
     log_unproven_links,
-    shown,
     why_empty,
 )
 from agent.config.schema import Config
@@ -213,7 +213,7 @@ class Reconciler:
             self._dirty.set()
         if began := self.tracker.resting.keys() - before.resting.keys():
             self._bus.publish(DevicesResting(self.tracker.resting))
-            logs.emit(DevicesRest(seconds=REST_S, devices=shown(tuple(sorted(began)))))
+            logs.emit(DevicesRest(seconds=REST_S, devices=join_ids(tuple(sorted(began)))))
 
     def _allocated(self, event: DevicesAllocated) -> None:
         """Devices were given to a container."""
@@ -327,7 +327,7 @@ class Reconciler:
             await self._log_pools(self._logged, pools)
             self._logged = pools
         if pools is not known:
-            self._bus.publish(PoolsChanged(pools))
+            self._bus.publish(PoolsChanged())
 
     async def _report_changes(self, before: Mapping[str, PoolHealth]) -> None:
         """Log and publish whose health changed."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from agent.attrs_classes import frozen
 from agent.health.pool_health import Change
 from agent.pools.allocation_tracker import KubeletReport
-from agent.pools.pool import Pools
 
 
 @frozen
@@ -19,9 +18,7 @@ class HoldersReported:
 
 @frozen
 class PoolsChanged:
-    """A pass assigned other devices, or to other pools, than the one before."""
-
-    pools: Pools
+    """A pass assigned other devices to the pools than the pass before."""
 
 
 @frozen

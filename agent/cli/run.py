@@ -30,7 +30,7 @@ def command(arguments: Namespace) -> int:
     Raises AgentError for what was foreseen, for people to read; a stream of JSON has an event.
     """
     level = arguments.verbosity if arguments.verbosity is not None else arguments.log_level
-    logs.configure(logs.parse_level(level), arguments.log_format, say_dropped=_say_dropped)
+    logs.configure(logs.parse_level(level), arguments.log_format, dropped_record=_dropped_record)
     library_logs.follow_libraries()
     try:
         return _run(arguments)
@@ -43,7 +43,7 @@ def command(arguments: Namespace) -> int:
         logs.flush()
 
 
-def _say_dropped(count: int) -> LogRecord:
+def _dropped_record(count: int) -> LogRecord:
     return logs.record_of(LogLinesDropped(count=count))
 
 

@@ -12,12 +12,12 @@ _HIGHEST_PORT = 65535
 
 @frozen
 class Address:
-    """Where to listen."""
+    """An address to listen on."""
 
     host: str | None
     """None = every address of this node."""
     port: int
-    """0 = any free one."""
+    """0 = any free port."""
 
     def __str__(self) -> str:
         host = self.host or "*"
@@ -42,7 +42,7 @@ def parse_address(text: str) -> Address:
 
 
 def _meant(bare: str) -> str:
-    """The address in a text without brackets, which may end in a port."""
+    """The address part of ``ADDRESS:PORT`` or ``ADDRESS``, for the message."""
     address = bare.rpartition(":")[0]
     try:
         return str(IPv6Address(address))

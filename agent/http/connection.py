@@ -1,4 +1,4 @@
-"""One client's connection: h11 speaks HTTP/1.1, this sets the limits and moves the bytes."""
+"""Serves one HTTP connection: h11 implements HTTP/1.1, this module adds limits and I/O."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ _HEADERS = (
 
 
 class ConnectionLostError(Exception):
-    """The client went, or broke a limit: there is nobody to answer."""
+    """The client closed the connection or exceeded a limit; it gets no answer."""
 
 
 class Connection:
-    """Requests of one connection, one after the other."""
+    """Answers the requests of one connection in order."""
 
     def __init__(
         self,
@@ -58,10 +58,10 @@ class Connection:
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=limits.head_bytes)
         self._asked: h11.Request | None = None
         self.is_waiting = True
-        """Whether no request is being answered."""
+        """True while no request is being answered."""
 
     async def run(self) -> None:
-        """Serve until the client, or a limit, ends it."""
+        """Serve until the client closes the connection or exceeds a limit."""
         try:
             try:
                 while await self._one_request():
@@ -70,16 +70,16 @@ class Connection:
                 await self._refuse(error)
             await self._linger()
         except (ConnectionLostError, OSError):
-            self._writer.transport.abort()  # what it did not take is dropped
+            self._writer.transport.abort()  # drops unsent data
 
     async def turn_away(self) -> None:
-        """Tell a client, whatever it asks, that there are too many."""
+        """Answer any request with 503: there are too many clients."""
         with suppress(OSError):
             self._writer.write(_TURNED_AWAY)
             await self._linger()
 
     async def _linger(self) -> None:
-        """Say that nothing follows, and take what the client still sends until it hangs up."""
+        """Close the sending side, then read and discard until the client closes the connection."""
         self.is_waiting = True
         if self._writer.can_write_eof():
             self._writer.write_eof()
@@ -89,7 +89,7 @@ class Connection:
                     pass
 
     async def _one_request(self) -> bool:
-        """Serve one request; whether another may follow."""
+        """Answer one request; return whether another may follow."""
         self.is_waiting = True
         self._asked = asked = await self._head()
         if asked is None:
@@ -108,7 +108,7 @@ class Connection:
         return self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
 
     async def _grant_stream(self, stream: Stream) -> bool:
-        """Send a stream if there is a place for it; whether another request may follow."""
+        """Send a stream if a slot is free; return whether another request may follow."""
         with self._places.for_stream() as is_granted:
             if is_granted:
                 await self._send_stream(stream)
@@ -118,7 +118,7 @@ class Connection:
         return False
 
     async def _head(self) -> h11.Request | None:
-        """The next request's head; None at the end of the connection."""
+        """Receive the head of the next request; None at the end of the connection."""
         event: object = self._http.next_event()
         if event is h11.NEED_DATA:
             await self._receive(self._limits.idle_s)
@@ -158,7 +158,7 @@ class Connection:
         await self._write(data + (self._http.send(h11.EndOfMessage()) or b""))
 
     async def _send_stream(self, stream: Stream) -> None:
-        """Copy what comes until the client goes; it has nothing more to say."""
+        """Send the chunks until the client closes the connection or sends anything."""
         headers = [("content-type", stream.content_type), ("connection", "close")]
         await self._write(self._start(200, headers))
         if self._is_head():
@@ -197,7 +197,7 @@ class Connection:
 
 
 _LATER = (("retry-after", "5"),)
-_TOO_MANY = Answer(b"too many requests at a time\n", status=503, headers=_LATER)
+_TOO_MANY = Answer(b"too many concurrent requests\n", status=503, headers=_LATER)
 _TOO_MANY_STREAMS = Answer(b"too many event streams\n", status=503, headers=_LATER)
 _TURNED_AWAY = (
     b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 5\r\n"
@@ -214,7 +214,7 @@ def _request(asked: h11.Request) -> Request:
 
 
 async def _packed(answer: Answer, asked: h11.Request) -> Answer:
-    """The same, compressed where the client can take it and it is worth it."""
+    """Compress the answer if the client accepts gzip and the answer is long enough."""
     accepts = any(k == b"accept-encoding" and b"gzip" in v for k, v in asked.headers)
     if not accepts or len(answer.body) < _GZIP_FROM_BYTES:
         return answer

@@ -25,7 +25,7 @@ SCAN_BOUNDS_S = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 60
 
 
 class Histogram:
-    """Observations in buckets, as Prometheus counts them."""
+    """A histogram with Prometheus' cumulative buckets."""
 
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self.bounds = bounds
@@ -33,13 +33,13 @@ class Histogram:
         self._counts = [0] * (len(bounds) + 1)
 
     def observe(self, value: float) -> None:
-        """Count one observation."""
+        """Add one observation."""
         self._counts[bisect_left(self.bounds, value)] += 1
         self.sum += value
 
     @property
     def buckets(self) -> tuple[tuple[str, int], ...]:
-        """(upper bound as text, how many observations were at most that), the last ``+Inf``."""
+        """(upper bound as text, observations up to it) for each bucket; the last is ``+Inf``."""
         total, found = 0, []
         for bound, count in zip((*self.bounds, None), self._counts, strict=True):
             total += count
@@ -49,26 +49,26 @@ class Histogram:
 
 @define
 class Counters:
-    """What happened since the start."""
+    """Counts since the start."""
 
     transitions: Counter[tuple[str, str, str]] = attrs.field(factory=Counter)
-    """(resource, ``Healthy`` or ``Unhealthy``, cause) -> devices that became so."""
+    """(resource, ``Healthy`` or ``Unhealthy``, cause) -> devices that changed to it."""
     registrations: Counter[tuple[str, str]] = attrs.field(factory=Counter)
     """(resource, ``success`` or ``failure``) -> attempts."""
     pushed: Counter[str] = attrs.field(factory=Counter)
     allocated: Counter[str] = attrs.field(factory=Counter)
-    """Resource -> devices handed out."""
+    """Resource -> devices given to containers."""
     allocations: Counter[tuple[str, str]] = attrs.field(factory=Counter)
     """(resource, ``success`` or ``refused``) -> containers."""
     allocation_s: Histogram = attrs.field(factory=lambda: Histogram(ALLOCATION_BOUNDS_S))
     push_s: Histogram = attrs.field(factory=lambda: Histogram(PUSH_BOUNDS_S))
     scan_s: Histogram = attrs.field(factory=lambda: Histogram(SCAN_BOUNDS_S))
-    config_in_force_at: float = 0.0
-    """When a configuration was last put in force, seconds since 1970."""
+    config_loaded_at: float = 0.0
+    """When a configuration was last loaded, in seconds since 1970."""
 
 
 class Recorder:
-    """Keeps :class:`Counters`; a context manager that listens while it is entered."""
+    """Updates :class:`Counters` from events of the bus, while it is entered."""
 
     def __init__(self, bus: Bus) -> None:
         self.counters = Counters()
@@ -117,7 +117,7 @@ class Recorder:
         self.counters.allocations[event.resource, "refused"] += 1
 
     def _config_loaded(self, _: LogEvent) -> None:
-        self.counters.config_in_force_at = time.time()
+        self.counters.config_loaded_at = time.time()
 
 
 def _now() -> float:

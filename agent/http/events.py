@@ -1,4 +1,4 @@
-"""The journal as server-sent events (HTML standard, section 9.2)."""
+"""The event history as server-sent events (HTML standard, section 9.2)."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from agent.event_history import Entry, EventHistory
 from agent.http.messages import Request, Stream
 
 HEARTBEAT_S = 15.0
-"""A comment so often, so that clients and proxies see that the line stands."""
+"""Interval of comments, which show clients and proxies that the connection is open."""
 _RETRY_MS = 2000
 
 
 def event_stream(history: EventHistory, request: Request, run: str) -> Stream:
-    """The remembered events and all further ones.
+    """Stream the kept events and all further ones.
 
-    A client that comes back names the last it saw (``Last-Event-ID``) and gets what it missed;
-    ``run`` tells processes apart, whose numbers begin anew. ``?from=now`` leaves out the past.
+    A client that reconnects names the last event it received (``Last-Event-ID``) and gets the
+    events after it. ``run`` identifies the process, because each one numbers events from 1.
+    ``?from=now`` omits past events.
     """
     after = _seen(request.headers.get("last-event-id", ""), run)
     if after is None:
@@ -49,7 +50,7 @@ async def _chunks(history: EventHistory, after: int, run: str) -> AsyncGenerator
 
 
 def sse(entry: Entry, run: str) -> bytes:
-    """One event; its data is what the JSON log says, with a number."""
+    """Encode one event; the data is that of the JSON log, with a number."""
     data = {
         "number": entry.number,
         "time": round(entry.time_s, 3),

@@ -1,7 +1,7 @@
-"""Metrics of one moment in Prometheus' text format; docs/metrics.md is made from the help texts.
+"""Writes the metrics in Prometheus' text format; docs/metrics.md is generated from the help texts.
 
-Everything is a plain value by now, so this runs in a thread. Names are a promise: dashboards and
-alerts rest on them.
+Works on frozen values, so it can run in a thread. Metric names and labels must not change, because
+dashboards and alerts use them.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ _PREFIX = "sriov_agent_"
 
 
 def exposition(state: AgentState, counters: Counters, traffic: Traffic | None = None) -> Answer:
-    """All metrics of one moment."""
+    """Write all metrics for a state."""
     registry = CollectorRegistry()
-    registry.register(_Moment(families(state, counters, traffic)))
+    registry.register(_Collector(families(state, counters, traffic)))
     ProcessCollector(registry=registry)
     return Answer(generate_latest(registry), CONTENT_TYPE_PLAIN_0_0_4)
 
 
 @frozen(eq=False)
-class _Moment:
-    """The one thing that a registry asks of a collector."""
+class _Collector:
+    """The part of a collector that a registry uses."""
 
     metrics: Iterable[Metric]
 
@@ -133,9 +133,9 @@ def _pools(state: AgentState) -> Iterator[Metric]:
     )
     for pool in state.pools.pools:
         pool_health = state.pools_health.get(pool.resource)
-        told = pool_health.state.told.values() if pool_health else ()
-        sick = Counter(str(health.cause) for health in told if not health.healthy)
-        devices.add_metric([pool.resource, "Healthy"], len(told) - sick.total())
+        reported = pool_health.state.told.values() if pool_health else ()
+        sick = Counter(str(health.cause) for health in reported if not health.healthy)
+        devices.add_metric([pool.resource, "Healthy"], len(reported) - sick.total())
         devices.add_metric([pool.resource, "Unhealthy"], sick.total())
         for cause, count in sorted(sick.items()):
             causes.add_metric([pool.resource, cause], count)
@@ -272,7 +272,7 @@ def _config(state: AgentState, counters: Counters) -> Iterator[Metric]:
     yield GaugeMetricFamily(
         f"{_PREFIX}config_reload_success_timestamp_seconds",
         "When the agent last loaded a configuration, in seconds since 1970.",
-        value=counters.config_in_force_at,
+        value=counters.config_loaded_at,
     )
     reloads = _counter("config_reloads", "Edits of the configuration file, by result.", "result")
     reloads.add_metric(["success"], config.reloads)

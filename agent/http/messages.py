@@ -1,4 +1,4 @@
-"""Requests and answers between the server and what it serves."""
+"""Requests and answers of the HTTP server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ JSON = "application/json"
 
 @frozen
 class Request:
-    """What a client asked for; only reading is possible."""
+    """A GET or HEAD request."""
 
     path: str
     query: Mapping[str, str] = attrs.field(factory=dict)
@@ -25,7 +25,7 @@ class Request:
 
 @frozen
 class Answer:
-    """A whole answer."""
+    """A complete answer."""
 
     body: bytes = b""
     content_type: str = TEXT
@@ -35,12 +35,12 @@ class Answer:
 
 @frozen
 class Stream:
-    """An answer without end, until either side closes."""
+    """An answer that continues until either side closes the connection."""
 
     chunks: AsyncGenerator[bytes, None]
     content_type: str
 
 
 def plain(text: str, status: int = 200) -> Answer:
-    """An answer of lines for people and probes."""
+    """A plain-text answer."""
     return Answer(text.encode(), status=status)

@@ -1,4 +1,4 @@
-"""Who may be answered at a time: places are taken when they are granted, given back at the end."""
+"""Limits of the HTTP server, and the slots that bound concurrent answers."""
 
 from __future__ import annotations
 
@@ -8,37 +8,38 @@ from contextlib import contextmanager
 from agent.attrs_classes import frozen
 
 PROBES = frozenset({"/healthz", "/livez", "/readyz"})
-"""Paths that kubelet asks, and restarts the agent if it gets no answer: they have own places."""
+"""Paths of kubelet's probes. They have slots of their own, because kubelet restarts the agent if it
+gets no answer."""
 
 
 @frozen
 class Limits:
-    """What clients may take of the agent."""
+    """Limits on what clients may use."""
 
     connections: int = 192
-    """Open at a time; for one more, the oldest that waits for its next request is closed. More
-    than come in one turn of the loop (100), so that each can ask before it is the oldest."""
+    """Open connections. For one more, the oldest idle connection is closed. The limit exceeds the
+    100 connections that one turn of the event loop accepts, so each can send its request first."""
     requests: int = 48
-    """Answered at a time, probes not counted."""
+    """Concurrent answers, probes not counted."""
     probes: int = 16
-    """Probes answered at a time."""
+    """Concurrent answers to probes."""
     streams: int = 16
-    """Of the requests, how many may follow events."""
+    """How many of the requests may follow events."""
     head_bytes: int = 8192
     """Request line and headers together."""
     head_s: float = 10.0
-    """From the first byte of a request to its last."""
+    """From the first byte of a request's head to its last."""
     idle_s: float = 75.0
     """Between two requests: longer than a usual scrape interval."""
     write_s: float = 20.0
-    """For a client to take what was written."""
+    """For a client to receive written data."""
     linger_s: float = 1.0
-    """For a client to hang up after its last answer. Closing while it still sends would reset the
-    connection, and the answer would be lost (RFC 9112, 9.6)."""
+    """For a client to close the connection after its last answer. Closing it while the client still
+    sends would reset the connection, and the answer would be lost (RFC 9112, 9.6)."""
 
 
 class Places:
-    """The places of one server. Nothing is awaited between the count and the place."""
+    """The slots of one server. Nothing is awaited between the check and the reservation."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -48,7 +49,7 @@ class Places:
 
     @contextmanager
     def for_request(self, path: str) -> Iterator[bool]:
-        """Take a place for the answer to a request; False = there is none."""
+        """Reserve a slot for the answer to a request; False = none is free."""
         if path in PROBES:
             is_granted = self._probes < self._limits.probes
             self._probes += is_granted
@@ -65,7 +66,7 @@ class Places:
 
     @contextmanager
     def for_stream(self) -> Iterator[bool]:
-        """Take a place for a stream, beside that of its request; False = there is none."""
+        """Reserve a slot for a stream, in addition to that of its request; False = none is free."""
         is_granted = self._streams < self._limits.streams
         self._streams += is_granted
         try:

@@ -1,4 +1,4 @@
-"""Puts the HTTP part together: server, site, metrics."""
+"""Creates the HTTP server from its parts: server, site, metrics."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def serve_http(
     title: Title,
     traffic: Callable[[], Awaitable[Traffic]] | None = None,
 ) -> None:
-    """Serve until cancelled. ``traffic`` asks what VFs have carried; None = not shown."""
+    """Serve until cancelled. ``traffic`` reads the VF counters; None = no VF metrics."""
 
     async def expose(now: AgentState) -> Answer:
         carried = await traffic() if traffic else None
@@ -36,7 +36,7 @@ async def serve_http(
 
 
 def _expose(state: AgentState, counters: Counters, traffic: Traffic | None) -> Answer:
-    """The library is loaded by the first scrape, in its thread."""
-    from agent.http.exposition import exposition  # noqa: PLC0415 - probes need none of it
+    """Write the metrics; the first call imports the library, in a thread."""
+    from agent.http.exposition import exposition  # noqa: PLC0415 - probes do not need it
 
     return exposition(state, counters, traffic)

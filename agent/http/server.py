@@ -1,4 +1,4 @@
-"""Listens on ``--http-address`` and serves each client within limits."""
+"""Listens on ``--http-address`` and serves clients within limits."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from agent.http.places import Limits, Places
 from agent.tasks import Retry, keep_running
 
 _TURNED_AWAY_AT_MOST = 64
-"""Clients that are told to come later at a time; more are dropped without a word."""
+"""How many clients at a time get the answer 503; others are disconnected without one."""
 
 
 class HttpServer:
-    """Keeps listening until cancelled; an address that is taken is told once and tried again.
+    """Listens until cancelled; retries while the address is in use, and logs that once.
 
-    Another agent of this node has it while a rolling update replaces that one.
+    During a rolling update, the agent that is being replaced still uses the address.
     """
 
     def __init__(self, address: Address, serve: Serve, limits: Limits | None = None) -> None:
@@ -32,7 +32,7 @@ class HttpServer:
         self._turned_away = 0
 
     async def run(self) -> None:
-        """Listen for ever."""
+        """Listen until cancelled."""
         await keep_running(
             self._listen, expected=(OSError,), retry=Retry(), failed=self._cannot_listen
         )
@@ -75,9 +75,9 @@ class HttpServer:
                 await writer.wait_closed()
 
     def _has_room(self) -> bool:
-        """Whether one more may come; the oldest that asks for nothing must go for it.
+        """Whether one more client may connect; if necessary, close the oldest idle connection.
 
-        Connections that only stand there cannot keep kubelet's probes out.
+        This way idle connections cannot block kubelet's probes.
         """
         if len(self._clients) < self._limits.connections:
             return True
@@ -96,10 +96,10 @@ class HttpServer:
             self._turned_away -= 1
 
     async def _answer(self, request: Request) -> Answer | Stream:
-        """What is served; a fault in making it is told, and costs this answer only."""
+        """Answer a request; a bug is logged and fails only this answer."""
         try:
             return await self._serve(request)
-        except Exception as error:  # noqa: BLE001 - the node is worth more than its status page
+        except Exception as error:  # noqa: BLE001 - a bug here must not end the agent
             logs.emit(HttpFailed(path=request.path, error=repr(error)))
             return plain("internal error; see the agent's log\n", 500)
 

@@ -1,4 +1,4 @@
-"""What is at which path: probes, metrics, status, explanations, events, and the page."""
+"""The paths of the HTTP server: probes, metrics, status, explanations, events, and the page."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _CONTENT_TYPES = {
 }
 
 Exposition = Callable[[AgentState], Awaitable[Answer]]
-"""Writes the metrics of one moment."""
+"""Writes the metrics for a state."""
 
 
 class Site:
-    """Answers requests from the agent's state; long answers are made in a thread, one at a time."""
+    """Answers requests from the agent's state; a thread makes long answers, one at a time."""
 
     def __init__(
         self,
@@ -65,10 +65,10 @@ class Site:
             return await answer(request)
         if part := self._parts.get(request.path):
             return await _file(part)
-        return plain(f"there is {', '.join(self._paths)}\n", 404)
+        return plain(f"not found; the paths are {', '.join(self._paths)}\n", 404)
 
     async def _healthz(self, _: Request) -> Answer:
-        """That this is answered shows that the loop lives."""
+        """Any answer shows that the event loop runs."""
         return plain("ok\n")
 
     async def _readyz(self, _: Request) -> Answer:
@@ -80,7 +80,7 @@ class Site:
             return await self._exposition(self._state())
 
     async def _status(self, request: Request) -> Answer:
-        """The whole status; ``?devices=0`` leaves the devices out."""
+        """The whole status; ``?devices=0`` omits the devices."""
         state = self._state()
         devices = request.query.get("devices") != "0"
         etag = f'"{self._run}-{self._edition_of(state)}{"" if devices else "-short"}"'
@@ -94,7 +94,10 @@ class Site:
         return Answer(body, JSON, headers=headers)
 
     def _edition_of(self, state: AgentState) -> int:
-        """Counts states that differ in anything but the time; whole values by identity."""
+        """The number of the state; grows when anything but the time changes.
+
+        Large values are compared by identity.
+        """
         whole = (state.pools, state.pools_health, state.links)
         small = (
             state.servers,
@@ -114,7 +117,7 @@ class Site:
         if not subject:
             return plain("name a device, a netdev or a resource: /explain?subject=NAME\n", 400)
         async with self._working:
-            state = self._state()  # it needs the loop, the rest does not
+            state = self._state()  # must run on the loop
             body, is_known = await blocking.compute("answers", lambda: _explained(subject, state))
         return Answer(body, JSON, status=200 if is_known else 404)
 
@@ -131,7 +134,7 @@ async def _file(path: Path) -> Answer:
 
 
 def _status_body(state: AgentState, devices: bool, title: Title) -> bytes:  # noqa: FBT001 - for a thread
-    """Made from one device after the other: all of them as objects take megabytes."""
+    """Encode device by device: messages of all devices at once would take megabytes."""
     lists = {"devices": device_messages(state)} if devices else {}
     return compact(status(state, title=title), **lists)
 

@@ -1,7 +1,7 @@
 """Optional metrics per VF, under the names of the SR-IOV network metrics exporter.
 
-Dashboards made for that exporter work as they are: ``sriov_vf_*`` for traffic, and
-``sriov_kubepoddevice`` to join it with pods.
+Dashboards for that exporter work unchanged: ``sriov_vf_*`` has the traffic, and
+``sriov_kubepoddevice`` joins it with pods.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TEXTS = {
 
 
 def traffic_families(state: AgentState, traffic: Traffic) -> Iterator[Metric]:
-    """A family for each counter, then who holds which VF."""
+    """One family for each counter, then the pods that have the VFs."""
     vfs = [
         (_labels(device), counted)
         for device in state.pools.snapshot.devices
@@ -61,7 +61,7 @@ def _labels(device: Device) -> dict[str, str]:
 def _pods(state: AgentState) -> Metric:
     family = GaugeMetricFamily(
         "sriov_kubepoddevice",
-        "1 for each device that a pod holds: join it with sriov_vf_* on pciAddr.",
+        "1 for each device that is allocated to a pod; join it with sriov_vf_* on pciAddr.",
         labels=("pciAddr", "dev_type", "pod", "namespace", "container"),
     )
     for device_id, holder in sorted(state.pools.held.holders.items()):

@@ -5,10 +5,10 @@ import pytest
 
 from agent.change_log import (
     funnel_text,
+    join_ids,
     log_health_changes,
     log_pool,
     log_removed,
-    shown,
     why_empty,
 )
 from agent.health.pool_health import Change
@@ -65,8 +65,8 @@ def test_devices_that_share_a_change_and_its_cause_share_a_line(log_lines: LogLi
 
 
 def test_few_devices_are_all_named() -> None:
-    assert shown(()) == ""
-    assert shown(tuple("abc")) == "a,b,c"
+    assert join_ids(()) == ""
+    assert join_ids(tuple("abc")) == "a,b,c"
 
 
 def test_a_new_pool_tells_its_funnel_why_it_is_empty_and_its_notes(log_lines: LogLines) -> None:

@@ -458,7 +458,7 @@ async def test_people_are_told_of_pools_only_once_the_host_has_settled(log_lines
 async def test_while_the_host_is_not_quiet_whoever_asks_sees_the_pools_as_offered() -> None:
     async with node(*family(1)) as at:
         seen: list[int] = []
-        at.bus.on(PoolsChanged, lambda e: seen.append(len(e.pools.pools[0].members)))
+        at.bus.on(PoolsChanged, lambda _: seen.append(len(at.reconciler.pools.pools[0].members)))
         at.host(*family(3), settled=False)
         await asyncio.sleep(1.0)
         assert len(at.reconciler.pools.pools[0].members) == 1

@@ -87,7 +87,7 @@ def test_allocations_are_counted_with_their_time(agent: Agent, counted: Counters
 
 def test_when_a_configuration_came_into_force_is_noted(agent: Agent, counted: Counters) -> None:
     agent.tell(ConfigReloaded(path="f", pools=1))
-    assert counted.config_in_force_at > 0
+    assert counted.config_loaded_at > 0
 
 
 @pytest.mark.looptime

@@ -217,3 +217,39 @@ def test_a_metric_is_its_lines_in_one_file(copy: PackageCopy, host: HostBuilder)
     assert "| `sriov_agent_moons` | gauge |  | Moons of the planet. |" in copy.read(
         "docs/metrics.md"
     )
+
+
+EVENT = '''class MoonRose(LogEvent, name="host.moon_rose", level=WARNING):
+    """The moon rose. Close the curtains."""
+
+    phase: str
+    count: int
+
+
+'''
+_PUBLISH = """
+from agent import logs
+from agent.bus import Bus
+from agent.event_history import EventHistory
+from agent.events.host import MoonRose
+logs.configure(logs.parse_level("info"), "text")
+history, bus, received = EventHistory(), Bus(), []
+logs.follow(history.note)
+bus.on(MoonRose, received.append)
+bus.publish(MoonRose(phase="full", count=1))
+print(history.after(0)[0].name, history.after(0)[0].fields, received)
+"""
+
+
+def test_a_log_event_is_one_class(copy: PackageCopy) -> None:
+    copy.insert("agent/events/host.py", EVENT, before="^class ScanResumed")
+    assert copy.changed == promised_files("a log event", "host")
+
+    published = copy.run("-c", _PUBLISH)
+    assert "WARNING host.moon_rose phase=full count=1" in published
+    fields = "{'phase': 'full', 'count': 1}"
+    assert f"host.moon_rose {fields} [MoonRose(phase='full', count=1)]" in published
+    copy.generate()
+    assert "| `host.moon_rose` | warning | `phase`, `count` | The moon rose. Close" in copy.read(
+        "docs/log-events.md"
+    )
