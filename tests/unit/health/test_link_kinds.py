@@ -157,6 +157,18 @@ def test_of_two_infiniband_ports_one_that_is_active_is_enough_unless_pf_names_na
         assert check_link(function, snapshot, Links(), selectors).cause is cause
 
 
+@pytest.mark.parametrize(("carrier", "cause"), [(True, Cause.NONE), (False, Cause.NO_CARRIER)])
+def test_of_a_pf_with_an_infiniband_and_an_ethernet_port_the_ethernet_port_counts_too(
+    carrier: bool,  # noqa: FBT001 - a parameter
+    cause: Cause,
+) -> None:
+    dead = InfinibandPort("mlx4_0", 1, "DOWN")
+    ethernet = Netdev("ens1", 6, "ether", admin_up=True, carrier=carrier, dev_port=1)
+    snapshot, function, _ = infiniband(dead, ipoib=(ethernet,))
+    (selectors,) = pool_config("vf", {"pfNames": ["ens1"]}).selectors
+    assert check_link(function, snapshot, Links(), selectors).cause is cause
+
+
 # VF LAG
 
 BOND = Netdev("bond0", ifindex=90, admin_up=True, carrier=True, operstate="up")
