@@ -33,6 +33,15 @@ class AllocationNotRecorded(RepeatedEvent, name="allocation.not_recorded", level
     error: str
 
 
+class RecordIgnored(LogEvent, name="allocation.record_ignored", level=WARNING):
+    """A file of the agent's own record of allocated devices is damaged or cannot be read. The
+    agent ignores it: kubelet's pod-resources and checkpoint say which devices are allocated. The
+    file is written again with the next allocation of its resource; remove it if there is none.
+    """
+
+    file: str
+
+
 class StaleFactsUsed(LogEvent, name="allocation.stale_facts", level=WARNING):
     """Reading the devices again took too long: the agent used the facts of the last scan."""
 

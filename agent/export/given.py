@@ -20,7 +20,7 @@ import attrs
 from agent import logs
 from agent.attrs_classes import frozen
 from agent.errno_advice import with_advice
-from agent.events.allocation import AllocationNotRecorded
+from agent.events.allocation import AllocationNotRecorded, RecordIgnored
 from agent.export.atomic import in_folder, read_plain, write_atomic
 from agent.export.names import safe_file_name, shortened
 from agent.pools.allocated import PodOwner
@@ -53,29 +53,41 @@ class Records:
     """Resource -> ids of the devices that were given since the host's last boot, by any run."""
     contents: Mapping[str, bytes] = attrs.field(factory=dict)
     """Resource -> the bytes of its file."""
+    damaged: tuple[Path, ...] = ()
+    """Files that cannot be read or understood."""
 
 
 def read_records(roots: Roots) -> Records:
-    """Read all files; one that cannot be read or understood says nothing. For a thread."""
+    """Read the files of this boot. For a thread."""
     boot_id = _read(roots.boot_id).decode(errors="replace").strip()
-    given, contents = {}, {}
+    given, contents, damaged = {}, {}, []
     for path in sorted(roots.device_info.glob(f"{_PREFIX}*.json")):
         data = _read(path)
-        resource, ids = _parse(data, boot_id)
-        if path.name == record_name(resource):
-            given[resource], contents[resource] = ids, data
-    return Records(boot_id, given, contents)
+        document = _parse(data)
+        if document is None or path.name != record_name(document.resource):
+            damaged.append(path)
+        elif document.boot_id == boot_id:
+            given[document.resource], contents[document.resource] = document.device_ids, data
+    return Records(boot_id, given, contents, tuple(damaged))
 
 
-def _parse(data: bytes, boot_id: str) -> tuple[str, frozenset[str]]:
-    """Resource and ids of a file of this boot; nothing where it is no such file."""
+@frozen
+class _Document:
+    """The content of one file."""
+
+    boot_id: str
+    resource: str
+    device_ids: frozenset[str]
+
+
+def _parse(data: bytes) -> _Document | None:
+    """The content of a file; None if it is damaged."""
     with suppress(ValueError, KeyError, TypeError, RecursionError):
         document = json.loads(data)
-        resource, ids = document["resource"], document["deviceIds"]
-        is_sound = all(isinstance(text, str) for text in (resource, *ids))
-        if is_sound and document["bootId"] == boot_id:
-            return resource, frozenset(ids)
-    return "", frozenset()
+        boot_id, resource, ids = (document[k] for k in ("bootId", "resource", "deviceIds"))
+        if all(isinstance(text, str) for text in (boot_id, resource, *ids)):
+            return _Document(boot_id, resource, frozenset(ids))
+    return None
 
 
 def _read(path: Path) -> bytes:
@@ -108,6 +120,8 @@ class GivenRecord:
         self._boot_id = records.boot_id
         self._given = {r: dict.fromkeys(ids, _LONG_AGO) for r, ids in records.given.items()}
         self._unwritten = dict(records.contents)
+        for path in records.damaged:
+            logs.emit(RecordIgnored(file=str(path)))
 
     async def add(self, resource: str, device_ids: Iterable[str]) -> None:
         """Record that devices are being given, before the answer leaves.
@@ -152,18 +166,20 @@ class GivenRecord:
         for path in sorted(paths):
             with suppress(FileNotFoundError):
                 if now_ns - path.lstat().st_mtime_ns <= RECENT_S * 1e9:
-                    other, ids = _parse(_read(path), self._boot_id)
-                    found += [(i, other) for i in device_ids if i in ids]
+                    other = _parse(_read(path))
+                    if other is not None and other.boot_id == self._boot_id:
+                        given = other.device_ids.intersection(device_ids)
+                        found += [(device_id, other.resource) for device_id in sorted(given)]
         return found
 
     async def _take_over(self, resource: str) -> None:
         """Go on from the file as it is now: another agent may have served the resource so far."""
         with suppress(OSError):
             data = await read_plain(self._folder / record_name(resource), _LIMIT) or b""
-            named, ids = _parse(data, self._boot_id)
-            if named == resource:
+            file = _parse(data)
+            if file and (file.resource, file.boot_id) == (resource, self._boot_id):
                 before = self._given.setdefault(resource, {})
-                before.update({i: _LONG_AGO for i in ids if i not in before})
+                before.update({i: _LONG_AGO for i in file.device_ids if i not in before})
 
     async def keep(self, holders: Mapping[str, PodOwner]) -> None:
         """Forget the devices that nobody holds any more; a very young answer is not in doubt."""

@@ -149,12 +149,24 @@ async def test_the_record_of_a_resource_that_is_no_more_goes_with_its_last_devic
         b'{"resource": "intel.com/vf", "deviceIds": ["a"]}',
     ],
 )
-async def test_a_damaged_record_says_nothing_and_is_written_anew(roots: Roots, data: bytes) -> None:
+async def test_a_damaged_record_is_logged_ignored_and_written_again(
+    roots: Roots, data: bytes, log_lines: LogLines
+) -> None:
     roots.device_info.mkdir(parents=True)
     file_of(roots, VF).write_bytes(data)
     assert given(roots) == {}
     await record(roots).add(VF, [A])
     assert given(roots) == {VF: {A}}
+    assert log_lines.fields("allocation.record_ignored") == [{"file": str(file_of(roots, VF))}]
+
+
+async def test_a_record_of_an_earlier_boot_is_not_damaged(
+    roots: Roots, log_lines: LogLines
+) -> None:
+    await record(roots).add(VF, [A])
+    roots.boot_id.write_text("boot-2\n")
+    record(roots)
+    assert log_lines.fields("allocation.record_ignored") == []
 
 
 async def test_a_link_or_a_fifo_in_its_place_is_not_followed(roots: Roots, tmp_path: Path) -> None:
