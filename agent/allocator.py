@@ -183,7 +183,7 @@ class Allocator:
         fresh_ids = {m.device.id for m in result[0]}
         missing = [d.id for d in devices if d.id not in fresh_ids]
         if missing:
-            raise DeviceNotUsableError(missing[0], "is gone from the host")
+            raise DeviceNotUsableError(missing[0], "is no longer on the host")
         return result
 
     async def _confirm_nodes(self, members: tuple[Member, ...]) -> None:

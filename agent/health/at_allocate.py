@@ -19,7 +19,7 @@ def fault_at_allocate(pool: Pool, member: Member, pools: Pools, held: AllocatedD
     """
     device = member.device
     if device.has_vfs:
-        return "is a PF, and has VFs now"
+        return "is a PF that now has VFs"
     if use := pools.sub_functions_in_use.get(device.id):
         return f"is a PF, and {use}"
     verdict = check_driver(pools.snapshot, {device.id}, member)

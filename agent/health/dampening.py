@@ -1,4 +1,4 @@
-"""Holds good news back until it is stable; bad news passes at once. Pure, in explicit time."""
+"""Delays recoveries until they are stable; failures are reported at once. Pure, explicit time."""
 
 from __future__ import annotations
 
@@ -12,42 +12,42 @@ from agent.health.verdict import HEALTHY, Health
 
 @frozen
 class Recovering:
-    """A device that looks healthy again but is still told as Unhealthy."""
+    """A device that passes its checks again and is still reported as Unhealthy."""
 
-    told: Health
+    reported: Health
     until: float
-    """Loop time (s) at which the good news may be told."""
+    """Loop time (s) at which the recovery is reported."""
 
 
 @frozen
 class Dampening:
-    """What was told last, per device, and what is recovering."""
+    """The health that was reported last for each device, and the devices that are recovering."""
 
-    told: Mapping[str, Health] = attrs.field(factory=dict)
+    reported: Mapping[str, Health] = attrs.field(factory=dict)
     recovering: Mapping[str, Recovering] = attrs.field(factory=dict)
 
     @property
     def next_due(self) -> float | None:
-        """Loop time at which the next good news is due; None = nothing is held back."""
+        """Loop time at which the next recovery is reported; None = none is delayed."""
         return min((r.until for r in self.recovering.values()), default=None)
 
 
 def dampen(state: Dampening, raw: Mapping[str, Health], now: float, hold_s: float) -> Dampening:
-    """What to tell at ``now``: bad news of ``raw`` at once, good news after ``hold_s`` of it.
+    """What to report at ``now``: failures in ``raw`` at once, recoveries after ``hold_s``.
 
-    A device that is new is told as it is; one that is not in ``raw`` any more is forgotten.
+    A new device is reported as it is; one that is no longer in ``raw`` is forgotten.
     """
-    told: dict[str, Health] = {}
+    reported: dict[str, Health] = {}
     recovering: dict[str, Recovering] = {}
     for device_id, health in raw.items():
-        before = state.told.get(device_id, HEALTHY)
+        before = state.reported.get(device_id, HEALTHY)
         if not health.healthy or before.healthy:
-            told[device_id] = health
+            reported[device_id] = health
             continue
         waiting = state.recovering.get(device_id) or Recovering(before, now + hold_s)
         if now >= waiting.until:
-            told[device_id] = health
+            reported[device_id] = health
         else:
-            told[device_id] = before
+            reported[device_id] = before
             recovering[device_id] = waiting
-    return Dampening(told, recovering)
+    return Dampening(reported, recovering)

@@ -1,9 +1,9 @@
 """Health check *link*: whether a device's traffic can leave the host.
 
 The ports of the PF decide for its VFs and SFs, never a VF's own netdev, which is administratively
-down while it is idle. A VF's link policy comes first. What is not known counts as healthy: a netdev
-in a pod's namespace says nothing about faults, and neither does a PF that is only administratively
-down, unless its driver is known to stop its VFs.
+down while it is idle. A VF's link policy comes first. An unknown link counts as healthy: that of a
+netdev in a pod's network namespace, and that of a PF that is only administratively down, unless
+its driver is known to stop its VFs then.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ class Port:
     """One port of a function, and whether it has a link."""
 
     has_link: bool | None
-    """None = it cannot be known."""
+    """None = unknown."""
     fault: Health = HEALTHY
-    """What is wrong where there is no link."""
+    """What is wrong if there is no link."""
     names: tuple[str, ...] = ()
-    """The netdev's names as the scan read them, those that ``pfNames`` may write."""
+    """The netdev's names from the scan, which ``pfNames`` can select."""
 
 
 @frozen
 class _Uplink:
-    """What a PF means for its functions."""
+    """The ports of a PF, and the health that its functions have from it."""
 
     ports: tuple[Port, ...]
     policies: Mapping[int, VfLinkPolicy]
     verdict: Health
-    """That of all its ports."""
+    """The health by all its ports."""
 
 
 class LinkAssessor:
@@ -63,12 +63,12 @@ class LinkAssessor:
         pf = None if device.role is Role.PF else self._snapshot.pf_of(device)
         if pf is None:
             return _united(_ports(device, self._links, _own_port))
-        uplink = self._uplinks.get(pf.id) or self._look_at(pf)
+        uplink = self._uplinks.get(pf.id) or self._uplink_of(pf)
         if uplink.policies and device.role is Role.VF and device.index is not None:
             policy = uplink.policies.get(device.index, VfLinkPolicy.AUTO)
             if policy is VfLinkPolicy.ENABLE:
                 return HEALTHY
-            # A new InfiniBand VF has this policy until its CNI plugin sets another one.
+            # A new InfiniBand VF has this policy until its CNI plugin sets another.
             if policy is VfLinkPolicy.DISABLE and not pf.infiniband_ports:
                 return Health(Cause.LINK_DISABLED, "its link state is set to disable on the PF")
         verdict = uplink.verdict
@@ -79,12 +79,12 @@ class LinkAssessor:
         return verdict
 
     def is_unproven(self, pf: Device) -> bool:
-        """Whether a PF's functions count as healthy only since nothing is known of their link."""
-        uplink = self._uplinks.get(pf.id) or self._look_at(pf)
+        """Whether a PF's functions count as healthy only because their link is unknown."""
+        uplink = self._uplinks.get(pf.id) or self._uplink_of(pf)
         return all(port.has_link is None for port in uplink.ports)
 
-    def _look_at(self, pf: Device) -> _Uplink:
-        """What the PF's ports, or the bond that they are part of, mean for its VFs and SFs."""
+    def _uplink_of(self, pf: Device) -> _Uplink:
+        """The ports that count for a PF's VFs and SFs: the PF's own, or its bond."""
         fact = self._links.fact(self._snapshot.pf_netdev(pf))
         bond = self._lag_of(pf)
         if bond is not None:
@@ -96,7 +96,7 @@ class LinkAssessor:
         return uplink
 
     def _lag_of(self, pf: Device) -> Netdev | None:
-        """The bond of a VF LAG, while it is set up and the PF is part of it."""
+        """The bond of a VF LAG, while it is up and the PF is part of it."""
         scanned = self._snapshot.lag_of.get(pf.id)
         bond = self._links.newest(scanned)
         if scanned is None or bond is None or bond.admin_up is False:
@@ -106,20 +106,20 @@ class LinkAssessor:
         return bond if fact is None or fact.master == ifindex else None
 
     def _has_own_carrier(self, vf: Device) -> bool:
-        """Whether the device's own netdev, as it is now, proves that it has a link."""
+        """Whether the current state of the device's own netdev proves that it has a link."""
         newest = (self._links.newest(netdev) for netdev in vf.netdevs)
         return any(n.admin_up and has_carrier(n) for n in newest if n is not None)
 
 
 def carriers(devices: Iterable[Device], snapshot: Snapshot) -> tuple[Netdev, ...]:
-    """The netdevs by which these devices' links are judged, each once."""
+    """The netdevs that decide on the links of these devices, each once."""
     return tuple(dict.fromkeys(link_netdevs(devices, snapshot)))
 
 
 def unproven_pfs(netdevs: Iterable[Netdev], snapshot: Snapshot, links: Links) -> Iterator[Device]:
-    """The PFs with some of these netdevs that are down and say nothing of their functions' link.
+    """The PFs with some of these netdevs that are down, so that their functions' link is unknown.
 
-    Their VFs and SFs count as healthy though nothing proves that they have a link.
+    Their VFs and SFs count as healthy, although nothing proves that they have a link.
     """
     newest = (links.newest(netdev) for netdev in netdevs)
     down = {n.name for n in newest if n is not None and n.admin_up is False}
@@ -135,12 +135,12 @@ def unproven_pfs(netdevs: Iterable[Netdev], snapshot: Snapshot, links: Links) ->
 
 
 def port_states(pf: Device, links: Links) -> tuple[bool | None, ...]:
-    """Whether each port of a PF has a link; None = it cannot be known."""
+    """Whether each port of a PF has a link; None = unknown."""
     return tuple(port.has_link for port in _ports(pf, links, _pf_port))
 
 
 def has_carrier(netdev: Netdev) -> bool | None:
-    """Carrier as read; from operstate where the carrier cannot be read; None = not known."""
+    """The carrier; from operstate if the carrier cannot be read; None = unknown."""
     if netdev.carrier is not None:
         return netdev.carrier
     if netdev.operstate in _OPERSTATES_WITHOUT_CARRIER:
@@ -149,7 +149,7 @@ def has_carrier(netdev: Netdev) -> bool | None:
 
 
 def _united(ports: Iterable[Port]) -> Health:
-    """One link is enough; without any, the first fault counts before what is not known."""
+    """One link is enough; without one, the first fault counts, then an unknown link."""
     fault = HEALTHY
     for port in ports:
         if port.has_link:
@@ -160,7 +160,7 @@ def _united(ports: Iterable[Port]) -> Health:
 
 
 def _selected(ports: tuple[Port, ...], vf: Device, selectors: SelectorObject) -> Iterable[Port]:
-    """The ports that a selector object names for this function; all if it names none."""
+    """The ports that a selector object names for this function; all ports if it names none."""
     wanted = next((c.wanted for c in selectors.criteria if c.key == PF_NAMES.key), None)
     if wanted is None:
         return ports
@@ -169,7 +169,7 @@ def _selected(ports: tuple[Port, ...], vf: Device, selectors: SelectorObject) ->
 
 
 def _ports(device: Device, links: Links, port_of: Callable[[Netdev], Port]) -> Iterator[Port]:
-    """The ports of a function as they are now; ``port_of`` judges one by its Ethernet netdev."""
+    """The current ports of a function; ``port_of`` makes one from an Ethernet netdev."""
     netdevs = [(n, newest) for n in device.ports if (newest := links.newest(n)) is not None]
     if not device.infiniband_ports:
         for scanned, newest in netdevs:
@@ -178,8 +178,8 @@ def _ports(device: Device, links: Links, port_of: Callable[[Netdev], Port]) -> I
     ipoib = [pair for pair in netdevs if pair[0].link_type != "ether"]
     for port in device.infiniband_ports:
         pair = next((p for p in ipoib if p[0].dev_port in {None, port.number - 1}), None)
-        found = _infiniband_port(port, pair[1] if pair else None)
-        yield _named(found, pair[0]) if pair else found
+        infiniband = _infiniband_port(port, pair[1] if pair else None)
+        yield _named(infiniband, pair[0]) if pair else infiniband
     for scanned, newest in netdevs:
         if scanned.link_type == "ether":
             yield _named(port_of(newest), scanned)
@@ -190,12 +190,12 @@ def _named(port: Port, netdev: Netdev) -> Port:
 
 
 def _own_port(netdev: Netdev) -> Port:
-    """A port of a function that is judged by itself: its carrier, while it is set up."""
+    """A port of a function without a PF: its carrier, while it is up."""
     return _by_carrier(netdev, netdev.name) if netdev.admin_up else Port(None)
 
 
 def _pf_port(netdev: Netdev, driver: str | None = None, what: str = "PF") -> Port:
-    """A port of a PF with VFs or SFs: without carrier, nothing of theirs leaves the host."""
+    """A port of a PF with VFs or SFs: without a carrier, their traffic cannot leave the host."""
     name = f"{what} {netdev.name}"
     if netdev.admin_up is not False:
         return _by_carrier(netdev, name)
@@ -206,9 +206,9 @@ def _pf_port(netdev: Netdev, driver: str | None = None, what: str = "PF") -> Por
 
 
 def _infiniband_port(port: InfinibandPort, ipoib: Netdev | None) -> Port:
-    """A port whose state is the link; IPoIB is asked only where the state cannot be read.
+    """A port whose state is its link; IPoIB counts only if the state cannot be read.
 
-    ``ACTIVE_DEFER`` is a short interruption (InfiniBand architecture, link states): not known.
+    ``ACTIVE_DEFER`` is a short interruption (InfiniBand architecture, link states): unknown.
     """
     if port.state is None:
         return Port(None) if ipoib is None else _own_port(ipoib)

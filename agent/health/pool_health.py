@@ -1,4 +1,4 @@
-"""A pool's health over time: what was judged, what is held back, what is told to kubelet."""
+"""A pool's health over time: what checks give, what is delayed, and what kubelet gets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from agent.pools.pool import Pool, Pools
 
 @fast_record
 class Change:
-    """One device whose told health changed; None = it was, or is, not in the pool."""
+    """One device whose reported health changed; None = it was, or is, not in the pool."""
 
     device_id: str
     before: Health | None
@@ -31,23 +31,23 @@ class Change:
 
 @frozen(eq=False)
 class HealthInputs:
-    """What a pool was judged by; while all of it stays as it was, so does the outcome."""
+    """All that a pool's health depends on; while it is unchanged, so is the result."""
 
     pool: Pool
     snapshot: Snapshot
     held: frozenset[str]
     held_mates: frozenset[str]
-    """Members of which pods hold another function of the IOMMU group."""
+    """Members of whose IOMMU group pods hold another function."""
     carriers: tuple[Netdev, ...]
-    """The netdevs on which the members' links hang."""
+    """The netdevs that decide on the members' links."""
     facts: tuple[LinkFact | None, ...]
-    """Netlink's word on each of them."""
+    """The state of each of these netdevs by netlink."""
     unwritten: Mapping[str, Health]
     faults: Mapping[str, Health]
-    """What is wrong with members whatever their links do."""
+    """The members that fail a check that does not read links."""
 
     def same_as(self, other: HealthInputs) -> bool:
-        """Whether nothing changed: the large values are the very same objects."""
+        """Whether nothing changed; large values are compared by identity."""
         return (
             self.pool is other.pool
             and self.snapshot is other.snapshot
@@ -60,7 +60,7 @@ class HealthInputs:
 
 @frozen(slots=False)
 class PoolHealth:
-    """One pool's members with the health that kubelet is told."""
+    """One pool's members with the health in kubelet's list."""
 
     pool: Pool
     state: Dampening = Dampening()
@@ -68,13 +68,13 @@ class PoolHealth:
 
     @property
     def next_due(self) -> float | None:
-        """Loop time at which held-back good news is due."""
+        """Loop time at which the next delayed recovery is reported; None = none is delayed."""
         return self.state.next_due
 
     def is_current(self, inputs: HealthInputs) -> bool:
-        """Whether it would come out the same again: nothing changed, and nothing is held back."""
-        known = self.inputs
-        return known is not None and self.next_due is None and known.same_as(inputs)
+        """Whether assessing again gives the same: nothing changed, and no recovery is delayed."""
+        before = self.inputs
+        return before is not None and self.next_due is None and before.same_as(inputs)
 
     def offer(self) -> DeviceListing:
         """The full list for kubelet."""
@@ -82,11 +82,11 @@ class PoolHealth:
 
     @cached_property
     def _offer(self) -> DeviceListing:
-        told = self.state.told
+        reported = self.state.reported
         topology = not self.pool.config.exclude_topology
         devices = [m.device for m in self.pool.members]
         listed = [
-            ListedDevice(d.id, told[d.id].healthy, d.numa_node if topology else None)
+            ListedDevice(d.id, reported[d.id].healthy, d.numa_node if topology else None)
             for d in devices
         ]
         return DeviceListing(self.pool.resource, tuple(listed))
@@ -100,10 +100,10 @@ def assess_pool(
     now: float,
     unwritten: Mapping[str, Health],
 ) -> PoolHealth:
-    """The outlook of ``pool`` at ``now``; ``unwritten`` overrides devices whose files failed.
+    """The health of ``pool`` at ``now``; ``unwritten`` overrides devices whose files failed.
 
-    It is ``before`` itself where nothing changed that the pool hangs on: a cable of one PF costs
-    the pools of the others nothing.
+    Returns ``before`` itself if nothing changed on which the pool depends: a link event of one PF
+    costs nothing for the pools of other PFs.
     """
     inputs = _inputs(before, pool, pools, links, unwritten)
     if before is not None and before.is_current(inputs):
@@ -121,7 +121,7 @@ def _inputs(
     links: Links,
     unwritten: Mapping[str, Health],
 ) -> HealthInputs:
-    """The grounds of now; which netdevs matter is worked out once for a pool and a snapshot."""
+    """The current inputs; the netdevs that matter are computed once for a pool and a snapshot."""
     known = before.inputs if before else None
     held, at_fault = pools.held.of(pool.resource), None
     held_mates = with_held_mates(pool.members, pools)
@@ -140,15 +140,15 @@ def _inputs(
 
 
 def changes(before: PoolHealth | None, after: PoolHealth | None) -> tuple[Change, ...]:
-    """What was told differently from ``before`` to ``after``, in the order of the lists."""
+    """The devices whose reported health differs, in the order of the lists."""
     if before is after:
         return ()
-    old = before.state.told if before else {}
-    new = after.state.told if after else {}
+    old = before.state.reported if before else {}
+    new = after.state.reported if after else {}
     found = [
         Change(i, known, h)
         for i, h in new.items()
-        if (known := old.get(i)) is not h and known != h  # mostly the same object, seldom its equal
+        if (known := old.get(i)) is not h and known != h  # mostly the same object
     ]
     return (*found, *(Change(i, h, None) for i, h in old.items() if i not in new))
 

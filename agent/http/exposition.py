@@ -133,7 +133,7 @@ def _pools(state: AgentState) -> Iterator[Metric]:
     )
     for pool in state.pools.pools:
         pool_health = state.pools_health.get(pool.resource)
-        reported = pool_health.state.told.values() if pool_health else ()
+        reported = pool_health.state.reported.values() if pool_health else ()
         sick = Counter(str(health.cause) for health in reported if not health.healthy)
         devices.add_metric([pool.resource, "Healthy"], len(reported) - sick.total())
         devices.add_metric([pool.resource, "Unhealthy"], sick.total())

@@ -1,1 +1,1 @@
-"""Pure decisions: which device belongs to which pool, what an allocation answers."""
+"""Pure decisions: which device belongs to which pool, and what an allocation gives a container."""

@@ -79,7 +79,7 @@ class _EmptyPool:
             return f"{what}, and no accelerator: all functions are of other PCI classes"
         if kind.how_to_create:
             return f"{what}: {kind.how_to_create}"
-        return f'{what}; there are {present(others)}: is "deviceType": "{kind}" what you want?'
+        return f'{what}; there are {present(others)}: is "deviceType": "{kind}" intended?'
 
     def _object(self, criteria: tuple[Criterion, ...]) -> str:
         left = self.functions
@@ -126,7 +126,7 @@ class _EmptyPool:
         if step.kind.takes_other_classes and (classes := other_classes(self.snapshot)):
             yield classes
         for name, count in sorted(types.items()):
-            yield f'of "deviceType": "{name}" {count} would match: is that the type you want?'
+            yield f'of "deviceType": "{name}" {count} would match: is that the intended type?'
 
     def _refused_after(self, left: list[Device]) -> str:
         """All selectors match something: it has no driver, or the host or another pool has it."""
@@ -137,7 +137,7 @@ class _EmptyPool:
             usable = [d for d in left if d.id not in sub_functions]
             if not usable:
                 how = _listed(f"{d.id} ({sub_functions[d.id]})" for d in left)
-                return f"a PF whose sub-functions pods use is never a device: {how}"
+                return f"PFs are not allocated while pods use their sub-functions: {how}"
             left = usable
         in_use = {} if self.config.allow_in_use else self.pools.in_use
         free = [d for d in left if d.id not in in_use]
@@ -145,7 +145,7 @@ class _EmptyPool:
             how = _listed(f"{d.id} ({in_use[d.id]})" for d in left)
             return (
                 f"in use by the host: {how}; select other functions, or set "
-                '"allowInUse": true if the host can do without'
+                '"allowInUse": true if the host does not need them'
             )
         taken = Counter(self._owner(d) for d in free)
         return (
@@ -189,6 +189,6 @@ def _without_vfs(devices: Sequence[Device]) -> Iterator[str]:
         names = some(f"{d.pf_name} ({d.id})" if d.pf_name else d.id for d in spare)
         most = max(d.total_vfs for d in spare)
         yield (
-            f"these are PFs without VFs, which could have up to {most}: {names}: write a number "
+            f"these PFs have no VFs and support up to {most}: {names}: write a number "
             "to /sys/bus/pci/devices/ADDRESS/sriov_numvfs"
         )

@@ -1,4 +1,4 @@
-"""Which devices pods hold, as far as is known: pod-resources' word, and our own recent answers."""
+"""Which devices pods hold: as pod-resources reports them, and as we allocated them recently."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from agent.model.device import Device, Role
 
 @frozen
 class PodOwner:
-    """Who holds a device; pod and namespace are None until pod-resources lists the device."""
+    """The pod that holds a device; name and namespace are None until kubelet reports the pod."""
 
     resource: str
     pod: str | None = None
     namespace: str | None = None
     container: str | None = None
     uid: str | None = None
-    """The pod's UID, which is all that kubelet's checkpoint says of it."""
+    """The pod's UID; kubelet's checkpoint has nothing else of the pod."""
 
     def __str__(self) -> str:
         if self.pod is None and self.uid:
-            return f"the pod with the UID {self.uid}, by kubelet's checkpoint"
+            return f"the pod with the UID {self.uid} (from kubelet's checkpoint)"
         if self.pod is None:
             return "a pod that is being started"
         return f"pod {self.namespace}/{self.pod}"
@@ -34,31 +34,31 @@ class PodOwner:
 
 @frozen
 class AllocatedDevices:
-    """Devices in the hands of pods, by device id."""
+    """Devices that pods hold, by device id."""
 
     holders: Mapping[str, PodOwner] = attrs.field(factory=dict)
     remembered: Mapping[str, Device] = attrs.field(factory=dict)
-    """The last known facts of held devices, for those that vanish from the host."""
+    """The last known facts of held devices, for those that disappear from the host."""
     chosen: Mapping[str, SelectorObject] = attrs.field(factory=dict)
-    """The selector object that brought a held device to its pool, where that is known."""
+    """The selector object that chose a held device, if known."""
     complete: bool = False
-    """Whether kubelet has told since the start: until then a device may be held unknown to us."""
+    """Whether kubelet has reported since the start; before that, other devices may be held too."""
     awaited: bool = False
-    """Whether kubelet is still expected to say for the first time which devices are held."""
+    """Whether kubelet's first report is still expected."""
 
     def of(self, resource: str) -> frozenset[str]:
         """Ids of the devices that pods hold as ``resource``."""
         return frozenset(i for i, holder in self.holders.items() if holder.resource == resource)
 
     def fact_of(self, device_id: str, kind: Kind) -> Device:
-        """The last known facts of a held device, or the little that its id tells."""
+        """The last known facts of a held device, or what its id shows."""
         return self.remembered.get(device_id) or unknown_device(device_id, kind)
 
 
 def unknown_device(device_id: str, kind: Kind) -> Device:
-    """A device of which nothing but the id is known: a pod holds it and the host has it no more.
+    """A device of which only the id is known: a pod holds it and the host no longer has it.
 
-    The id is kubelet's word, and need not be the address that the kind of its pool suggests.
+    The id is kubelet's and may not be an address, even if devices of this type have addresses.
     """
     is_aux = not kind.on_pci
     return Device(

@@ -1,11 +1,12 @@
-"""What one container gets for the devices that kubelet chose: envs, mounts, device nodes.
+"""What one container gets for the devices that kubelet chose: environment and device nodes.
 
-A pure function of the pool's members and their facts. The outputs are a contract with running
-workloads: names and shapes are those of the Go plugin, the order is stable where its was random.
+A pure function of the pool's members and their facts. Running workloads depend on the output:
+names and forms are those of the Go plugin; the order is stable where the Go plugin's is random.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 
@@ -15,18 +16,22 @@ from agent.errors import DeviceNotUsableError, UnknownDeviceError
 from agent.model.answers import Allocation, DeviceNode
 from agent.model.device import UIO_DRIVERS, Device
 from agent.model.nodes import IOMMUFD, RDMA_CM, VFIO_CONTROL, VHOST_NET, VHOST_TUN, HostNodes
-from agent.pools.info_json import info_json
 from agent.pools.order import device_order
 from agent.pools.pool import Member, Pool
 
 Info = dict[str, dict[str, str]]
 
+_ESCAPED_AS_IN_GO = {
+    **{ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"},
+    **dict.fromkeys(range(0xD800, 0xE000), "\ufffd"),  # half a surrogate pair: invalid in UTF-8
+}
+
 
 def members_for(pool: Pool, device_ids: Sequence[str]) -> tuple[Member, ...]:
-    """The pool's members for a request, each once, in stable order whatever the request's.
+    """The pool's members for a request, each once, in stable order regardless of the request's.
 
-    Raises UnknownDeviceError for ids that the pool does not hold, DeviceNotUsableError for a
-    device that is gone from the host: a pod must never get less than it asked for.
+    Raises UnknownDeviceError for ids that are not in the pool, and DeviceNotUsableError for a
+    device that the host no longer has: a pod must never get less than it requested.
     """
     unknown = sorted({i for i in device_ids if i not in pool.by_id})
     if unknown:
@@ -34,7 +39,7 @@ def members_for(pool: Pool, device_ids: Sequence[str]) -> tuple[Member, ...]:
     members = [pool.by_id[i] for i in dict.fromkeys(device_ids)]
     for member in members:
         if not member.present:
-            raise DeviceNotUsableError(member.device.id, "is gone from the host")
+            raise DeviceNotUsableError(member.device.id, "is no longer on the host")
     return tuple(sorted(members, key=lambda m: device_order(m.device)))
 
 
@@ -43,9 +48,8 @@ def allocation(
 ) -> Allocation:
     """Envs and device nodes for ``members``, which are in stable order and on the host.
 
-    Nodes come in the order of the ids in ``asked``, as the Go plugin gives them; without any in
-    that of the members. ``host`` tells which device nodes the host has. Raises
-    DeviceNotUsableError.
+    Nodes are in the order of the ids in ``asked``, as in the Go plugin; without ``asked`` in that
+    of the members. ``host`` shows which device nodes the host has. Raises DeviceNotUsableError.
     """
     info = {m.device.id: device_info(config, m, host) for m in members}
     place = {device_id: number for number, device_id in enumerate(dict.fromkeys(asked))}
@@ -70,9 +74,9 @@ def _envs(
 
 
 def device_nodes(member: Member, host: HostNodes) -> Iterable[DeviceNode]:
-    """The device nodes that one member brings, in the order of the sections of its info.
+    """The device nodes of one member, in the order of the sections of its info.
 
-    Raises DeviceNotUsableError where a node is missing that its driver or selectors promise.
+    Raises DeviceNotUsableError if a node is missing that its driver or selectors promise.
     """
     device, selectors = member.device, member.selectors
     if lack := missing_node(member, host):
@@ -92,9 +96,9 @@ def device_nodes(member: Member, host: HostNodes) -> Iterable[DeviceNode]:
 
 
 def device_info(config: PoolConfig, member: Member, host: HostNodes) -> Info:
-    """The sections of a device in the ``_INFO`` env; one is present where its provider applies.
+    """The sections of a device in the ``_INFO`` variable, as far as they apply.
 
-    Like the Go plugin's, the section ``vhost`` hangs on ``/dev/vhost-net`` alone.
+    As in the Go plugin, the section ``vhost`` depends on ``/dev/vhost-net`` alone.
     """
     device, selectors = member.device, member.selectors
     info: Info = {"generic": {"deviceID": device.id}}
@@ -145,7 +149,7 @@ def vhost_vdpa(member: Member) -> str | None:
 def missing_node(member: Member, host: HostNodes) -> str:
     """What a member lacks that its driver or its selector object promises a pod; empty = nothing.
 
-    A pod that got less than it asked for would fail later, where nobody sees why.
+    Otherwise the pod would fail later, and nothing would show why.
     """
     if lack := lost_node(member, host):
         return lack
@@ -157,9 +161,9 @@ def missing_node(member: Member, host: HostNodes) -> str:
 
 
 def lost_node(member: Member, host: HostNodes) -> str:
-    """The same, without what a pod's network namespace may hide: RDMA and vDPA devices.
+    """The same, except RDMA and vDPA devices, which a pod's network namespace may hide.
 
-    A node that sysfs names and the host's ``/dev`` lacks counts: a runtime could not pass it on.
+    A node that sysfs names and ``/dev`` lacks counts: a container runtime could not add it.
     """
     device = member.device
     if device.is_vfio:
@@ -191,7 +195,7 @@ def _missing_on_host(paths: Iterable[str], host: HostNodes) -> str:
 
 
 def missing_vhost_nodes(host: HostNodes) -> tuple[str, ...]:
-    """Those of the two nodes of ``needVhostNet`` that the host lacks: one is no use alone."""
+    """The nodes of ``needVhostNet`` that the host lacks; one is useless without the other."""
     return tuple(filter(host.lacks, (VHOST_NET, VHOST_TUN)))
 
 
@@ -278,3 +282,14 @@ def vfio_host_path(device: Device) -> str:
 def same(path: str) -> DeviceNode:
     """A device node that has the same path in the container as on the host."""
     return DeviceNode(container_path=path, host_path=str(PurePosixPath(path)))
+
+
+def info_json(info: Mapping[str, Info]) -> str:
+    """The value of the ``_INFO`` variable: compact JSON of device id -> section -> key -> value.
+
+    It is byte for byte what the Go plugin writes, since workloads parse it and some compare it.
+    Go's encoding/json sorts the keys of maps, writes characters as they are, and escapes those
+    that could end a script element in HTML.
+    """
+    text = json.dumps(info, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
+    return text.translate(_ESCAPED_AS_IN_GO)

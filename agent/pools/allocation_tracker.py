@@ -1,8 +1,8 @@
-"""Brings together who holds what: what kubelet says, and answers of our own that it has not listed.
+"""Tracks which pod holds which device: by kubelet's reports and by our own allocations.
 
-A device is held while any witness says so: kubelet's pod-resources, kubelet's checkpoint file, and
-our own record of what was given. It is free once kubelet is sure: by a complete answer of
-pod-resources without it, or by a checkpoint without it.
+A device is held while any source says so: kubelet's pod-resources, kubelet's checkpoint file, or
+our own record of allocations. It is free once a complete answer of pod-resources or a checkpoint
+does not contain it.
 """
 
 from __future__ import annotations
@@ -19,91 +19,91 @@ from agent.model.device import Device
 from agent.pools.allocated import AllocatedDevices, PodOwner
 
 CONFIRM_WITHIN_S = 10.0
-"""Kubelet lists a device as soon as Allocate has returned; one that it does not list in a reply
-that was asked for this much later was not given to a pod after all."""
+"""Kubelet lists a device as soon as Allocate has returned; a device that is missing in an answer
+that was requested this much later did not go to a pod."""
 CHECKPOINT_WITHIN_S = 60.0
-"""Kubelet writes its checkpoint once all plugins have answered for a container."""
+"""The same for the checkpoint, which kubelet writes once all plugins of a container answered."""
 SHORT_LIFE_S = 90.0
-"""A pod that gives a device back sooner after its Allocate may have failed because of it."""
+"""A pod that ends sooner after the Allocate of a device may have failed because of it."""
 REST_S = 300.0
-"""For so long other devices are preferred to one that came back so soon."""
+"""How long other devices are preferred to a device that came back so soon."""
 _LONG_AGO = float("-inf")
 
 
 @frozen
 class Unconfirmed:
-    """A device that was answered for, and that kubelet has not told of yet."""
+    """A device that was allocated and that kubelet has not reported yet."""
 
     resource: str
     since: float
-    """Loop time (s) of the answer."""
+    """Loop time (s) of the answer to Allocate."""
 
 
 @frozen
 class KubeletReport:
-    """What kubelet said in one moment."""
+    """What kubelet reported at one time."""
 
     pods: Mapping[str, PodOwner] | None = None
     """Device id -> its pod, by pod-resources; None = no answer."""
     is_complete: bool = False
     """Whether a device that is not among ``pods`` is held by no pod."""
     claims: frozenset[Claim] | None = None
-    """What the checkpoint says is given; None = it cannot be read."""
+    """The allocations in the checkpoint; None = it cannot be read."""
 
 
 @frozen
 class AllocationTracker:
-    """Every device in the hands of a pod, as far as is known; a value, pure transitions."""
+    """Every device that a pod holds, as far as is known: a value with pure transitions."""
 
-    told: Mapping[str, PodOwner] = attrs.field(factory=dict)
-    """What pod-resources listed last, as far as nothing says that it was freed since."""
+    reported: Mapping[str, PodOwner] = attrs.field(factory=dict)
+    """The last list of pod-resources, without devices that were freed since."""
     pending: Mapping[str, Unconfirmed] = attrs.field(factory=dict)
-    """Our own answers: of this run, and those that an earlier run recorded."""
+    """Our own allocations: those of this run, and those that an earlier run recorded."""
     claims: frozenset[Claim] = frozenset()
-    """What the checkpoint said last."""
+    """The allocations in the last checkpoint."""
     stale: frozenset[Claim] = frozenset()
-    """Those of the claims whose pods have ended, as a complete answer of pod-resources showed."""
+    """Claims whose pods have ended, as a complete answer of pod-resources showed."""
     remembered: Mapping[str, Device] = attrs.field(factory=dict)
     """The last known facts of held devices."""
     chosen: Mapping[str, SelectorObject] = attrs.field(factory=dict)
-    """The selector objects that chose the devices of our own answers, while pods hold them."""
+    """The selector objects that chose the devices of our allocations, while pods hold them."""
     given_at: Mapping[str, float] = attrs.field(factory=dict)
-    """Loop time (s) of our own answers, while pods hold the devices."""
+    """Loop time (s) of our allocations, while pods hold the devices."""
     resting: Mapping[str, float] = attrs.field(factory=dict)
-    """Devices that came back soon after they were given -> until when (loop time, s) others are
-    preferred."""
+    """Devices that came back soon after their allocation -> loop time (s) until which other
+    devices are preferred."""
     complete: bool = False
-    """Whether kubelet has said what is held since the start."""
+    """Whether kubelet has reported since the start."""
     awaited: bool = False
-    """Whether kubelet is still expected to say so for the first time."""
+    """Whether kubelet's first report is still expected."""
 
     @property
     def held(self) -> AllocatedDevices:
-        """What assigning needs to know."""
+        """The devices that pods hold, as the assignment takes them."""
         holders = {
             **self._claimed(),
             **{i: PodOwner(p.resource) for i, p in self.pending.items()},
-            **self.told,
+            **self.reported,
         }
         return AllocatedDevices(holders, self.remembered, self.chosen, self.complete, self.awaited)
 
     @property
     def held_ids(self) -> frozenset[str]:
-        """Ids of all devices in the hands of pods."""
+        """Ids of all devices that pods hold."""
         claimed = (c.device_id for c in self.claims if c not in self.stale)
-        return frozenset((*self.told, *self.pending, *claimed))
+        return frozenset((*self.reported, *self.pending, *claimed))
 
     def _claimed(self) -> Mapping[str, PodOwner]:
-        """Who holds a device by the checkpoint; the first by resource where it names several."""
-        found: dict[str, PodOwner] = {}
+        """Device id -> its pod by the checkpoint; the first by resource if there are several."""
+        owners: dict[str, PodOwner] = {}
         for claim in self.claims - self.stale:
-            before = found.get(claim.device_id)
-            if before is None or claim.order < (before.resource, before.uid or ""):
-                found[claim.device_id] = PodOwner(claim.resource, uid=claim.pod_uid)
-        return found
+            other = owners.get(claim.device_id)
+            if other is None or claim.order < (other.resource, other.uid or ""):
+                owners[claim.device_id] = PodOwner(claim.resource, uid=claim.pod_uid)
+        return owners
 
     def recorded(self, given: Mapping[str, str]) -> AllocationTracker:
-        """The same with what an earlier run of the agent gave: device id -> resource."""
+        """Adds the allocations of an earlier run of the agent: device id -> resource."""
         earlier = {i: Unconfirmed(resource, _LONG_AGO) for i, resource in given.items()}
         return attrs.evolve(self, pending={**earlier, **self.pending})
 
@@ -114,7 +114,7 @@ class AllocationTracker:
         now: float,
         chosen: Mapping[str, SelectorObject] | None = None,
     ) -> AllocationTracker:
-        """The same after an answer to Allocate at ``now``; ``chosen`` tells what chose a device."""
+        """Adds an allocation at ``now``; ``chosen`` has the selector object of each device."""
         fresh = {i: Unconfirmed(resource, now) for i in device_ids}
         return attrs.evolve(
             self,
@@ -124,50 +124,50 @@ class AllocationTracker:
         )
 
     def returned(self, device_ids: Iterable[str], now: float) -> AllocationTracker:
-        """The same after a pod failed, perhaps because of these devices: another takes its place.
+        """Lets these devices rest, since a pod failed and they may be the cause.
 
-        Kubelet would choose the same devices for it.
+        Otherwise kubelet would choose the same devices for the pod that replaces it.
         """
         return attrs.evolve(
             self, resting={**self.resting, **dict.fromkeys(device_ids, now + REST_S)}
         )
 
-    def confirmed(self, told: Mapping[str, PodOwner], asked_at: float) -> AllocationTracker:
-        """The same after a complete answer of pod-resources, asked for at ``asked_at``."""
-        return self.heard(KubeletReport(told, is_complete=True), asked_at)
+    def confirmed(self, pods: Mapping[str, PodOwner], asked_at: float) -> AllocationTracker:
+        """Applies a complete answer of pod-resources that was requested at ``asked_at``."""
+        return self.heard(KubeletReport(pods, is_complete=True), asked_at)
 
-    def heard(self, word: KubeletReport, asked_at: float) -> AllocationTracker:
-        """The same after what kubelet said, asked for at ``asked_at`` (loop time, s)."""
-        listed = word.pods or {}
-        claims = self.claims if word.claims is None else word.claims
-        refuted = {c for c in claims if c.device_id not in listed} if word.is_complete else set()
-        free = self._free(word, asked_at)
-        told = {i: h for i, h in self.told.items() if i not in free}
+    def heard(self, report: KubeletReport, asked_at: float) -> AllocationTracker:
+        """Applies a report of kubelet that was requested at ``asked_at`` (loop time, s)."""
+        listed = report.pods or {}
+        claims = self.claims if report.claims is None else report.claims
+        refuted = {c for c in claims if c.device_id not in listed} if report.is_complete else set()
+        free = self._free(report, asked_at)
+        reported = {i: h for i, h in self.reported.items() if i not in free}
         pending = {i: p for i, p in self.pending.items() if i not in free and i not in listed}
         after = attrs.evolve(
             self,
-            told={**told, **listed},
+            reported={**reported, **listed},
             pending=pending,
             claims=claims,
             stale=(self.stale | refuted) & claims,
-            complete=self.complete or word.is_complete or word.claims is not None,
+            complete=self.complete or report.is_complete or report.claims is not None,
         )
         return after.trimmed(asked_at)
 
-    def _free(self, word: KubeletReport, asked_at: float) -> AbstractSet[str]:
-        """The devices that nobody holds any more by what kubelet said."""
-        if word.is_complete:
-            doubtful_s, held = CONFIRM_WITHIN_S, set(word.pods or ())
-        elif word.claims is not None:
+    def _free(self, report: KubeletReport, asked_at: float) -> AbstractSet[str]:
+        """The devices that no pod holds any longer, according to a report."""
+        if report.is_complete:
+            doubtful_s, held = CONFIRM_WITHIN_S, set(report.pods or ())
+        elif report.claims is not None:
             doubtful_s = CHECKPOINT_WITHIN_S
-            held = {*(word.pods or ()), *(c.device_id for c in word.claims - self.stale)}
+            held = {*(report.pods or ()), *(c.device_id for c in report.claims - self.stale)}
         else:
             return frozenset()
         young = {i for i, p in self.pending.items() if asked_at - p.since < doubtful_s}
-        return (self.told.keys() | self.pending.keys()) - held - young
+        return (self.reported.keys() | self.pending.keys()) - held - young
 
     def trimmed(self, now: float) -> AllocationTracker:
-        """The same without what is known of devices that are free now; some of them rest."""
+        """Removes what is recorded of devices that are free now; some of them rest."""
         held = self.held_ids
         back = {i for i, at in self.given_at.items() if i not in held and now - at < SHORT_LIFE_S}
         resting = {i: until for i, until in self.resting.items() if until > now}
@@ -181,7 +181,7 @@ class AllocationTracker:
         )
 
     def remembering(self, devices: Iterable[Device]) -> AllocationTracker:
-        """The same with the facts of those ``devices`` that are held."""
+        """Records the facts of those ``devices`` that are held."""
         held = self.held_ids
         seen = {d.id: d for d in devices if d.id in held}
         return attrs.evolve(self, remembered={**self.remembered, **seen}) if seen else self

@@ -1,8 +1,9 @@
 """Assigns the devices of a snapshot to the pools of a configuration: a pure function of values.
 
-Pools in file order, selector objects in list order, the first that matches has the device. A
-device that a pod holds stays where the pod got it from: its netdev and RDMA devices are in the
-pod's network namespace, so its facts are not complete here, and kubelet counts it in that pool.
+Pools are processed in file order, selector objects in list order; the first that matches gets the
+device. A device that a pod holds stays in the pool from which it was allocated: kubelet counts it
+there, and its facts are incomplete here, since its netdev and RDMA devices are in the pod's network
+namespace.
 """
 
 from __future__ import annotations
@@ -17,8 +18,7 @@ from agent.model.snapshot import Snapshot
 from agent.pools.allocated import AllocatedDevices
 from agent.pools.guard import functions_in_use
 from agent.pools.match_index import MatchIndex
-from agent.pools.member_notes import member_notes
-from agent.pools.notes import pool_notes
+from agent.pools.notes import member_notes, pool_notes
 from agent.pools.order import device_order
 from agent.pools.pool import FunnelStep, Member, Overlap, Pool, Pools
 from agent.pools.suspects import lacks_its_netdev
@@ -30,12 +30,12 @@ _BEFORE_SELECTORS = -1
 
 
 def assign(snapshot: Snapshot, config: Config, held: AllocatedDevices = _NOTHING_HELD) -> Pools:
-    """Put each device into at most one pool, in stable order, with funnels and overlaps."""
+    """Assigns each device to at most one pool; members are in stable order."""
     return _Assignment(snapshot, config, held).outcome()
 
 
 class _Assignment:
-    """The state of one run: which devices are taken already, and by whom."""
+    """The state of one run: which devices are taken, and by which pool."""
 
     def __init__(self, snapshot: Snapshot, config: Config, held: AllocatedDevices) -> None:
         self.snapshot = snapshot
@@ -45,12 +45,12 @@ class _Assignment:
         self.without_driver = without_driver(snapshot)
         self.sub_functions_in_use = pfs_with_sub_functions_in_use(snapshot, held)
         self.configured = frozenset(p.resource for p in config.pools)
-        self.candidates: dict[Kind, MatchIndex] = {}
+        self.indexes: dict[Kind, MatchIndex] = {}
         self.taken: dict[str, str] = {}
         self.overlaps: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
 
     def outcome(self) -> Pools:
-        """Run through the pools in order."""
+        """Processes the pools in order."""
         self.reserve_held()
         pools = tuple(self.pool(p) for p in self.config.pools)
         return Pools(
@@ -68,30 +68,30 @@ class _Assignment:
         )
 
     def reserve_held(self) -> None:
-        """Devices that pods hold are taken before any selector is asked."""
+        """Takes the devices that pods hold, before any selector is evaluated."""
         for device_id, holder in self.held.holders.items():
             self.taken[device_id] = holder.resource
 
     def of_kind(self, kind: Kind) -> MatchIndex:
-        if kind not in self.candidates:
-            self.candidates[kind] = MatchIndex(self.snapshot, kind)
-        return self.candidates[kind]
+        if kind not in self.indexes:
+            self.indexes[kind] = MatchIndex(self.snapshot, kind)
+        return self.indexes[kind]
 
     def pool(self, config: PoolConfig) -> Pool:
-        candidates = self.of_kind(config.kind)
+        index = self.of_kind(config.kind)
         funnel = [
-            FunnelStep(_BEFORE_SELECTORS, "kind", str(config.kind), len(candidates.devices)),
-            FunnelStep(_BEFORE_SELECTORS, "without VFs", "", len(candidates.allocatable)),
+            FunnelStep(_BEFORE_SELECTORS, "kind", str(config.kind), len(index.devices)),
+            FunnelStep(_BEFORE_SELECTORS, "without VFs", "", len(index.allocatable)),
         ]
         members = {m.device.id: m for m in self.held_members(config)}
         for number in range(len(config.selectors)):
-            chosen, steps = self.choose(candidates, config, number)
+            chosen, steps = self.choose(index, config, number)
             funnel += steps
             for device in chosen:
                 self.taken[device.id] = config.resource
                 members[device.id] = Member(device, config.selectors[number], number)
         if self.held.awaited:
-            self.withhold(candidates, config)
+            self.withhold(index, config)
         ordered = sorted(members.values(), key=lambda m: device_order(m.device))
         useful = {member.selector_object for member in ordered}
         notes = pool_notes(config, self.snapshot, useful)
@@ -104,12 +104,13 @@ class _Assignment:
             alternatives=notes.alternatives,
         )
 
-    def withhold(self, candidates: MatchIndex, config: PoolConfig) -> None:
-        """Keep from later pools what this one may have given to a pod: nobody knows yet.
+    def withhold(self, index: MatchIndex, config: PoolConfig) -> None:
+        """Keeps devices from later pools that may have been allocated from this one.
 
-        Such a function has no netdev here, and only facts that went with it speak against it.
+        This is for the time before kubelet's first report. Such a device has no netdev here, and
+        the selectors that it does not match are all on facts that moved to the pod.
         """
-        for device in candidates.devices:
+        for device in index.devices:
             if device.id in self.taken or device.has_vfs or not lacks_its_netdev(device):
                 continue
             verdicts = ([self.verdict(c, device) for c in s.criteria] for s in config.selectors)
@@ -117,13 +118,13 @@ class _Assignment:
                 self.taken[device.id] = config.resource
 
     def choose(
-        self, candidates: MatchIndex, config: PoolConfig, number: int
+        self, index: MatchIndex, config: PoolConfig, number: int
     ) -> tuple[list[Device], list[FunnelStep]]:
-        """The devices that one selector object brings to its pool, and its part of the funnel."""
-        left, steps = candidates.allocatable, []
-        for criterion, left in candidates.steps(config.selectors[number]):
+        """The devices that one selector object chooses, and its part of the funnel."""
+        left, steps = index.allocatable, []
+        for criterion, left in index.steps(config.selectors[number]):
             steps.append(FunnelStep(number, criterion.key, _wanted(criterion), len(left)))
-        devices = [candidates.devices[i] for i in sorted(left)]
+        devices = [index.devices[i] for i in sorted(left)]
         for step, refused in (
             ("with a driver", self.without_driver),
             ("without SFs in use", self.sub_functions_in_use),
@@ -146,7 +147,7 @@ class _Assignment:
     def without(
         self, refused: Container[str], config: PoolConfig, devices: list[Device]
     ) -> list[Device]:
-        """The devices that are not among the refused; what a pod holds of the pool stays."""
+        """The devices that are not refused; a device that a pod holds from the pool stays."""
         return [d for d in devices if d.id not in refused or self.holds(config, d)]
 
     def holds(self, config: PoolConfig, device: Device) -> bool:
@@ -158,7 +159,7 @@ class _Assignment:
         return self.taken.get(device.id) == config.resource
 
     def held_members(self, config: PoolConfig) -> Iterator[Member]:
-        """The devices that pods hold from this pool, gone from the host or not."""
+        """The devices that pods hold from this pool, also if the host no longer has them."""
         for device_id in sorted(self.held.of(config.resource)):
             device = self.snapshot.by_id.get(device_id)
             present = device is not None and device.kind is config.kind and not device.has_vfs
@@ -167,10 +168,10 @@ class _Assignment:
             yield Member(fact, config.selectors[number], number, present=present)
 
     def object_of(self, config: PoolConfig, device: Device) -> int:
-        """The selector object that chose a held device: what a pod was promised stays so.
+        """The selector object that chose a held device: what a pod was promised stays.
 
-        Where nobody remembers, the first that it matches; then the first that nothing visible
-        speaks against; at last the one that most of its facts speak for.
+        If it is not recorded: the first that the device matches; else the first that no visible
+        fact contradicts; else the one that most facts match.
         """
         chosen = self.held.chosen.get(device.id)
         if chosen in config.selectors:
@@ -184,7 +185,7 @@ class _Assignment:
         return scores.index(max(scores))
 
     def verdict(self, criterion: Criterion, device: Device) -> bool | None:
-        """Whether a device satisfies a criterion; None where that cannot be seen."""
+        """Whether a device satisfies a criterion; None if that cannot be seen here."""
         selector = SELECTORS[criterion.key]
         if selector.matches(device, criterion.wanted, self.snapshot):
             return True

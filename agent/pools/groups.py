@@ -1,9 +1,9 @@
-"""IOMMU groups that several functions share: what vfio allows, and who has a mate. Pure.
+"""IOMMU groups that several functions share: what vfio allows, and which pod has a group. Pure.
 
-VFIO hands out whole groups. One process can open a group at a time, and only while each endpoint in
+VFIO opens whole groups. One process can open a group at a time, and only while each endpoint in
 it is bound to vfio, to pci-stub or to no driver (kernel: Documentation/driver-api/vfio.rst,
 vfio_dev_viable() in drivers/vfio). Functions share a group where the PCI topology between them has
-no ACS. Groups that vfio made up, without an IOMMU, hold one function each and are passed over.
+no ACS. Groups that vfio creates without an IOMMU have one function each and do not matter here.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def mates(device: Device, snapshot: Snapshot) -> Iterator[Device | OtherFunction
 
 
 def group_fault(device: Device, snapshot: Snapshot) -> str:
-    """Why vfio does not open the device's IOMMU group; empty = nothing stands in the way."""
+    """Why vfio does not open the device's IOMMU group; empty = it does."""
     blockers = [m for m in mates(device, snapshot) if _blocks(m)]
     if not blockers:
         return ""
@@ -43,7 +43,7 @@ def group_fault(device: Device, snapshot: Snapshot) -> str:
 
 
 def group_holder(device: Device, snapshot: Snapshot, held: AllocatedDevices) -> str:
-    """Which mate of a free device a pod holds; empty = none, or a pod holds the device itself."""
+    """Which function of a free device's group a pod holds; empty = none, or the device is held."""
     if device.id in held.holders:
         return ""
     for mate in mates(device, snapshot):
@@ -53,7 +53,7 @@ def group_holder(device: Device, snapshot: Snapshot, held: AllocatedDevices) -> 
 
 
 def with_held_mates(members: Iterable[Member], pools: Pools) -> frozenset[str]:
-    """Ids of the members whose IOMMU group a pod has by another function."""
+    """Ids of the members of whose IOMMU group a pod holds another function."""
     if not pools.held.holders or not pools.snapshot.shared_groups:
         return frozenset()
     return frozenset(
@@ -65,19 +65,19 @@ def shared_groups(members: Collection[Member], snapshot: Snapshot) -> tuple[str,
     """One sentence on the IOMMU groups that members share with other functions; empty = none."""
     shared = snapshot.shared_groups
     own = {m.device.iommu_group for m in members if m.device.is_vfio} if shared else set()
-    found = {group: functions for group, functions in shared.items() if group in own}
-    if not found:
+    groups = {group: functions for group, functions in shared.items() if group in own}
+    if not groups:
         return ()
-    groups = _named(f"{g} ({_named(map(_address, functions))})" for g, functions in found.items())
+    named = _named(f"{g} ({_named(map(_address, functions))})" for g, functions in groups.items())
     text = (
-        f"functions share IOMMU groups: {groups}; a pod that has one of them has the group, so the "
-        'others wait until it ends ("shareIommuGroup": true would hand them out)'
+        f"functions share IOMMU groups: {named}; a pod that gets one gets the group, so the "
+        'others are not allocated until it ends ("shareIommuGroup": true allocates them)'
     )
     return (text,)
 
 
 def mates_text(device: Device, snapshot: Snapshot) -> str:
-    """The other functions of a device's group for people; empty = it has the group alone."""
+    """The other functions of a device's group as text; empty = there are none."""
     return _named(map(_address, mates(device, snapshot)))
 
 
@@ -100,7 +100,7 @@ def _bound(function: Device | OtherFunction) -> str:
 
 
 def _named(texts: Iterable[str]) -> str:
-    """The first few, then how many more there are."""
+    """The first texts, then the number of the others."""
     every = list(dict.fromkeys(texts))
     more = len(every) - _SHOWN
     return ", ".join(every[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -1,13 +1,13 @@
-"""Which functions the host itself uses, and how: they are kept out of pools unless allowed.
+"""Which functions the host itself uses, and how; pools do not get them unless allowed.
 
-Handing the node's uplink to a pod cuts the node off, so the guard errs on the side of keeping. It
-looks at default routes (IPv4 and IPv6, multipath too, of each table that a rule uses), at bonds,
-bridges, teams and OVS bridges that a netdev is part of, and at VLANs and the like on top of it. Of
-a VF or SF it looks at addresses and routes of its own too. It does not of a PF: hosts configure
-ports with an address that their pools hand out nevertheless, as the Go plugin does.
+Allocating the node's uplink to a pod disconnects the node, so in doubt a function counts as in use.
+The guard checks default routes (IPv4 and IPv6, including multipath, of each table that a rule
+uses), the bonds, bridges, teams and OVS bridges that a netdev is part of, and VLANs and other
+interfaces on top of it. For a VF or SF it also checks IP addresses and routes. For a PF it does
+not: hosts configure addresses on ports that pools allocate all the same, as with the Go plugin.
 
-A function of a class that a pool asks for by its number may be the disk or the display of the host:
-it counts as in use unless its driver is one for userspace.
+A function whose class a pool selects by number may be the host's disk or display: it counts as in
+use unless its driver is a userspace driver.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from agent.model.snapshot import Snapshot
 
 
 def functions_in_use(snapshot: Snapshot) -> Mapping[str, str]:
-    """Device id -> how the host uses it, in one sentence; devices that are free are left out."""
+    """Device id -> how the host uses it, in one sentence; free devices are omitted."""
     host = _host(snapshot)
     busy = host.busy
     found: dict[str, str] = {}
@@ -50,18 +50,18 @@ def _kernel_driver(device: Device) -> str:
 
 @frozen
 class _Host:
-    """What the host has put on its interfaces, by name."""
+    """What the host has configured on its interfaces, by name."""
 
     default_route: Mapping[str, str]
-    """Netdev -> the interface with a default route that it is or carries."""
+    """Netdev -> the interface with a default route: the netdev itself or one on top of it."""
     uppers: Mapping[str, tuple[str, ...]]
     masters: Mapping[str, str]
     routed: frozenset[str]
-    """Netdevs with an address and a route of their own."""
+    """Netdevs with an IP address and a route."""
 
     @property
     def busy(self) -> frozenset[str]:
-        """All of them: almost every device has none of these."""
+        """All these netdevs; almost every device has none of them."""
         return self.routed.union(self.default_route, self.uppers, self.masters)
 
 
@@ -79,7 +79,7 @@ def _host(snapshot: Snapshot) -> _Host:
 
 
 def _netdevs_under(tops: Iterable[str], below: Mapping[str, tuple[str, ...]]) -> Mapping[str, str]:
-    """Netdev name -> the default-route interface that it is or carries, through any stacking."""
+    """Netdev -> the interface with a default route: itself or one on top of it, at any level."""
     found: dict[str, str] = {}
     pending = [(top, top) for top in reversed(tuple(tops))]
     while pending:
@@ -101,7 +101,7 @@ def _reason(device: Device, host: _Host) -> str:
         if use := _stacking(netdev, host):
             return use
         if name in host.routed and device.role is not Role.PF:
-            return f"{name} has an address and a route of its own"
+            return f"{name} has an IP address and a route"
     return ""
 
 

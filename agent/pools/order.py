@@ -12,10 +12,10 @@ _DIGITS = re.compile(r"(\d+)")
 
 
 def device_order(device: Device) -> tuple[object, ...]:
-    """Sort key: the PF's place on the bus, the VF or SF index, then the id as people count.
+    """Sort key: the PF's place on the bus, the VF or SF index, then the id in natural order.
 
-    A function without a known PF stands by its own address. A PCI function comes before others of
-    its PF and index.
+    A function without a known PF is sorted by its own address. A PCI function comes before an
+    auxiliary device with the same PF and index.
     """
     home, own = device.pf_address or device.pci_address, device.pci_address
     place = bus_order(home) if home else _NOT_A_BDF

@@ -1,4 +1,4 @@
-"""What assigning makes: pools with their members and funnels, and a reason for every device."""
+"""The result of an assignment: pools with their members and funnels."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class FunnelStep:
     """Index of the selector object in the pool's list; -1 = before any selector."""
     step: str
     """``kind``, ``without VFs``, a selector's key, ``not in use`` by the host, or ``not taken`` by
-    an earlier pool; ``with a driver`` and ``without SFs in use`` where they sort something out."""
+    an earlier pool; ``with a driver`` and ``without SFs in use`` only if they remove devices."""
     wanted: str
     """The configured value as text; empty for built-in steps."""
     remaining: int
@@ -36,7 +36,7 @@ class Member:
     selectors: SelectorObject
     selector_object: int = 0
     present: bool = True
-    """False = allocated to a pod but gone from the host; kept so that it is told as Unhealthy."""
+    """False = a pod holds it and the host no longer has it; it stays in the list as Unhealthy."""
 
 
 @frozen(slots=False)
@@ -47,9 +47,9 @@ class Pool:
     members: tuple[Member, ...] = ()
     funnel: tuple[FunnelStep, ...] = ()
     notes: tuple[str, ...] = ()
-    """Sentences for people about selectors that cannot match on this host."""
+    """Sentences about selectors that cannot match on this host."""
     minor_notes: frozenset[str] = frozenset()
-    """Those of them that are no fault: another value of the list, or another object, matches."""
+    """Those notes that are no fault: another value of the list or another object matches."""
     alternatives: tuple[str, ...] = ()
     """The minor notes in short, without counts."""
 
@@ -66,7 +66,7 @@ class Pool:
 
 @frozen
 class Overlap:
-    """Devices that a later pool also wanted; the earlier pool has them."""
+    """Devices that a later pool also selects; the earlier pool has them."""
 
     winner: str
     loser: str
@@ -75,7 +75,7 @@ class Overlap:
 
 @frozen(slots=False)
 class Pools:
-    """The outcome of assigning one snapshot to one configuration."""
+    """The result of assigning one snapshot by one configuration."""
 
     snapshot: Snapshot = Snapshot()
     config: Config = Config()
@@ -83,9 +83,9 @@ class Pools:
     in_use: Mapping[str, str] = attrs.field(factory=dict)
     """Device id -> how the host uses it."""
     without_driver: frozenset[str] = frozenset()
-    """Ids of devices that no driver serves: never offered."""
+    """Ids of devices without a driver: never in a list."""
     sub_functions_in_use: Mapping[str, str] = attrs.field(factory=dict)
-    """PF's id -> which of its sub-functions pods use: never offered."""
+    """PF's id -> which of its sub-functions pods use: never in a list."""
     held: AllocatedDevices = AllocatedDevices()
     overlaps: tuple[Overlap, ...] = ()
 
@@ -96,5 +96,5 @@ class Pools:
 
     @cached_property
     def resource_of(self) -> Mapping[str, str]:
-        """Device id -> the resource that has it; devices in no pool are left out."""
+        """Device id -> the resource that has it; devices in no pool are omitted."""
         return {m.device.id: p.resource for p in self.pools for m in p.members}

@@ -1,7 +1,7 @@
-"""Which devices kubelet should take: the answer to GetPreferredAllocation, per allocation policy.
+"""Which devices kubelet should take: the answer to GetPreferredAllocation, by allocation policy.
 
-Kubelet treats the answer as a set and fills up at random what is missing; an error would fail the
-pod, so odd requests get the best answer there is. All choices are deterministic.
+Kubelet treats the answer as a set and fills up missing devices at random. An error would fail the
+pod, so an odd request gets the best possible answer. All choices are deterministic.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ def prefer(
 ) -> tuple[str, ...]:
     """At most ``size`` device ids: all of ``must_include``, then the policy's choice, in order.
 
-    Only what is ``available`` and in the pool is chosen, no device twice, and fewer than asked
-    rather than an error. ``held`` are the pool's devices in the hands of other pods; ``spread``
-    takes PFs that serve fewer of them first. Devices in ``last`` are chosen only where the others
-    are not enough, those with the lowest number first.
+    Only devices that are ``available`` and in the pool are chosen, none twice; there may be fewer
+    than requested. ``held`` are the pool's devices that pods hold; ``spread`` prefers PFs with
+    fewer of them. Devices in ``last`` are chosen only if the others are not enough, those with
+    the lowest number first.
     """
     must = [pool.by_id[i] for i in dict.fromkeys(must_include) if i in pool.by_id]
     taken = {m.device.id for m in must}
@@ -51,7 +51,7 @@ _Load = Mapping[_Group, int]
 
 
 def _load(pool: Pool, held: frozenset[str]) -> _Load:
-    """PF -> how many of the pool's devices on it pods hold already."""
+    """PF -> how many of the pool's devices on it pods hold."""
     load: defaultdict[_Group, int] = defaultdict(int)
     for device_id in held & pool.by_id.keys():
         load[_pf(pool.by_id[device_id])] += 1
@@ -79,7 +79,7 @@ def _numa(rest: list[Member], must: list[Member], wanted: int, _load: _Load) -> 
 
 
 def _spread(rest: list[Member], must: list[Member], wanted: int, load: _Load) -> list[Member]:
-    """One per PF in turn, counting what must be included; PFs with the least load first."""
+    """One for each PF in turn, counting the required devices; PFs with the least load first."""
     groups = _grouped(rest, _pf)
     given: defaultdict[_Group, int] = defaultdict(int)
     for member in must:
@@ -102,10 +102,10 @@ def _fewest_groups(
     wanted: int,
     group_of: Callable[[Member], _Group],
 ) -> list[Member]:
-    """Fill from as few groups as possible.
+    """Chooses from as few groups as possible.
 
-    Groups that must be touched anyway come first. Then the first group that holds all that is
-    still wanted; where none does, the largest one, and so on: that makes the fewest groups.
+    Groups of required devices come first, then the first group that has all missing devices; if
+    none has, the largest group, and so on.
     """
     groups = _grouped(rest, group_of)
     touched = dict.fromkeys(group_of(m) for m in must)

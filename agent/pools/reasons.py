@@ -1,4 +1,4 @@
-"""Why a device is where it is: data behind ``discover``, ``explain``, status and the log."""
+"""Why a device is in its pool or in none, for ``discover``, ``explain``, status and the log."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agent.selectors import Verdict, evaluate
 
 
 class Refusal(StrEnum):
-    """What kept a device out of every pool, or of one."""
+    """Why a device is in no pool, or not in one pool."""
 
     NO_POOL_OF_KIND = "kind"
     HAS_VFS = "has-vfs"
@@ -36,12 +36,12 @@ class Reason:
     refusal: Refusal | None
     """None = it is in a pool."""
     text: str
-    """One sentence for people."""
+    """One sentence."""
 
 
 @frozen
 class ObjectVerdict:
-    """How one selector object of a pool judges a device."""
+    """The verdict of one selector object of a pool on a device."""
 
     selector_object: int
     verdicts: tuple[Verdict, ...]
@@ -51,7 +51,7 @@ class ObjectVerdict:
 
 @frozen
 class PoolVerdict:
-    """How one pool judges a device, selector object by selector object."""
+    """The verdict of one pool on a device, with that of each selector object."""
 
     resource: str
     chosen: bool
@@ -66,12 +66,12 @@ def reasons(pools: Pools) -> tuple[Reason, ...]:
 
 
 def reason(device: Device, pools: Pools) -> Reason:
-    """Why this device is in its pool or in none; the nearest miss is told."""
+    """Why this device is in its pool or in none; if in none, by the nearest pool."""
     resource = pools.resource_of.get(device.id)
     if resource is not None:
         return Reason(device.id, resource, None, _selected(device, resource, pools))
     if device.has_vfs:
-        text = f"a PF with VFs ({device.num_vfs}) is never a device: its VFs are"
+        text = f"a PF with VFs ({device.num_vfs}): pods get its VFs, never the PF itself"
         return Reason(device.id, None, Refusal.HAS_VFS, text)
     of_kind = [p for p in pools.config.pools if p.kind is device.kind]
     use = pools.in_use.get(device.id)
@@ -82,20 +82,20 @@ def reason(device: Device, pools: Pools) -> Reason:
         text = f"no pool of deviceType {device.kind}"
         return Reason(device.id, None, Refusal.NO_POOL_OF_KIND, text)
     nearest = max((pool_verdict(device, p, pools) for p in of_kind), key=_nearness)
-    return Reason(device.id, None, nearest.refusal, _told(nearest))
+    return Reason(device.id, None, nearest.refusal, _reason_text(nearest))
 
 
 def pool_verdict(device: Device, config: PoolConfig, pools: Pools) -> PoolVerdict:
-    """How one pool judges a device, with every selector's verdict in order."""
+    """The verdict of one pool on a device, with that of each selector in order."""
     chosen = pools.resource_of.get(device.id) == config.resource
     if chosen:
         text = _selected(device, config.resource, pools)
         return PoolVerdict(config.resource, True, None, text, _objects(device, config, pools))
     if device.kind is not config.kind:
-        text = f"is a {device.kind}, the pool takes {config.kind}"
+        text = f"has deviceType {device.kind}, the pool has {config.kind}"
         return PoolVerdict(config.resource, False, Refusal.NO_POOL_OF_KIND, text)
     if device.has_vfs:
-        text = f"a PF with VFs ({device.num_vfs}) is never a device: its VFs are"
+        text = f"a PF with VFs ({device.num_vfs}): pods get its VFs, never the PF itself"
         return PoolVerdict(config.resource, False, Refusal.HAS_VFS, text)
     objects = _objects(device, config, pools)
     nearest = max(objects, key=_nearness)
@@ -118,24 +118,24 @@ def _object(device: Device, config: PoolConfig, number: int, pools: Pools) -> Ob
     if winner not in {None, config.resource}:
         return ObjectVerdict(number, verdicts, Refusal.TAKEN, f"taken by the earlier pool {winner}")
     if winner is None and (holder := pools.held.holders.get(device.id)):
-        text = f"held by {holder} as {holder.resource}, which is not configured (any more)"
+        text = f"held by {holder} as {holder.resource}, which is not a configured resource"
         return ObjectVerdict(number, verdicts, Refusal.HELD, text)
     if winner is None:
-        text = "matches, and joins as soon as the host is quiet"
+        text = "matches; will join once the host settles"
         if pools.held.awaited:
-            text = "matches, and joins once kubelet has said which devices pods hold"
+            text = "matches; will join once kubelet has reported which devices pods hold"
         return ObjectVerdict(number, verdicts, Refusal.UNSETTLED, text)
     return ObjectVerdict(number, verdicts, None, "matches")
 
 
 def _unfit(device: Device, config: PoolConfig, pools: Pools) -> tuple[Refusal, str] | None:
-    """Why a device that matches a pool may not be given away; what a pod holds of it stays."""
+    """Why a matching device must not be allocated; None for one that a pod holds from the pool."""
     if device.id in pools.held.of(config.resource):
         return None
     if device.id in pools.without_driver:
         return Refusal.NO_DRIVER, NO_DRIVER
     if use := pools.sub_functions_in_use.get(device.id):
-        return Refusal.SUB_FUNCTIONS, f"{use}: such a PF is never a device"
+        return Refusal.SUB_FUNCTIONS, f"{use}: such a PF is never allocated"
     use = None if config.allow_in_use else pools.in_use.get(device.id)
     if use:
         return Refusal.IN_USE, f'in use by the host: {use} ("allowInUse": true would override)'
@@ -152,7 +152,7 @@ def _selected(device: Device, resource: str, pools: Pools) -> str:
 
 
 def _nearness(verdict: ObjectVerdict | PoolVerdict) -> tuple[int, int]:
-    """How close a miss is: refusals after all selectors are the closest."""
+    """How narrowly a device misses a pool: refusals after all selectors are the narrowest."""
     order = {
         Refusal.SELECTOR: 1,
         Refusal.TAKEN: 2,
@@ -168,7 +168,7 @@ def _nearness(verdict: ObjectVerdict | PoolVerdict) -> tuple[int, int]:
     return order.get(verdict.refusal, 0), passed
 
 
-def _told(nearest: PoolVerdict) -> str:
+def _reason_text(nearest: PoolVerdict) -> str:
     if nearest.refusal is Refusal.IN_USE:
         return nearest.text
     return f"not in {nearest.resource}: {nearest.text}"

@@ -1,7 +1,7 @@
-"""Functions that look broken: a kernel driver is bound, and the netdev that it makes is missing.
+"""Functions that look broken: a kernel driver is bound, but its netdev is missing.
 
-The netdev of a function that a pod holds is in the pod's network namespace. Where no pod holds the
-function, its netdev was lost, as happens when a pod ends while its driver hangs.
+The netdev of a function that a pod holds is in the pod's network namespace. If no pod holds the
+function, its netdev was lost, as happens when a pod ends while the driver hangs.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from agent.pools.pool import Pools
 
 _INFINIBAND_CLASS = 0x0207
 _WITHOUT_NETDEV = frozenset({"pci-stub", "pciback", "xen-pciback"})
-"""Drivers that only keep others away from a function, beside those for VFIO and UIO."""
+"""Drivers, besides those for VFIO and UIO, that make no netdev: they reserve a function."""
 
 
 def lacks_its_netdev(device: Device) -> bool:
-    """Whether a VF or sub-function has a kernel driver that makes a netdev, and none is here.
+    """Whether a VF or sub-function has a kernel driver that creates a netdev, but has no netdev.
 
-    InfiniBand functions work without one, and so do those that are used through vDPA.
+    InfiniBand functions and those with vDPA devices work without a netdev.
     """
     return (
         device.role is not Role.PF
@@ -38,9 +38,10 @@ def _is_for_userspace(device: Device) -> bool:
 
 
 def suspicion(device: Device, pools: Pools) -> str:
-    """Why a device is given last, in words for people; empty = nothing speaks against it.
+    """Why a device is allocated last, in one sentence; empty = it is not.
 
-    Where its PF's netdev is missing too, the agent does not see the host's network at all.
+    If its PF's netdev is missing too, the agent does not see the host's network namespace, and
+    nothing is known.
     """
     pf = pools.snapshot.pf_of(device)
     is_blind = pf is not None and pf.driver is not None and not pf.netdevs
@@ -49,7 +50,7 @@ def suspicion(device: Device, pools: Pools) -> str:
     free = "no pod holds it" if pools.held.complete else "no pod is known to hold it"
     return (
         f"has the driver {device.driver} but no network interface, and {free}: "
-        "given last; bind its driver again, or reset it, to bring the interface back"
+        "it is allocated last; rebind its driver or reset it to restore the interface"
     )
 
 

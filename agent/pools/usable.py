@@ -1,8 +1,8 @@
-"""Which functions no pod may have as they are now, whatever the selectors and ``allowInUse`` say.
+"""Functions that are not allocated in their present state, regardless of the configuration.
 
-Two rules: a function needs a driver (the Go plugin has the same rule), and a PF is not given to one
-pod while other pods use its sub-functions, since all of them send through the PF's port. A PF
-whose VFs exist is sorted out earlier: it is no candidate at all.
+There are two rules. A function needs a driver (the Go plugin has the same rule). A PF is not
+allocated while pods use its sub-functions, since all of them send through the PF's port. PFs with
+VFs are excluded earlier.
 """
 
 from __future__ import annotations
@@ -20,17 +20,16 @@ _SHOWN = 3
 
 
 def without_driver(snapshot: Snapshot) -> frozenset[str]:
-    """Ids of the functions and auxiliary devices that no driver serves."""
+    """Ids of the functions and auxiliary devices without a driver."""
     return frozenset(d.id for d in snapshot.devices if d.driver is None and d.lacks_driver)
 
 
 def pfs_with_sub_functions_in_use(snapshot: Snapshot, held: AllocatedDevices) -> Mapping[str, str]:
     """PF's id -> which of its sub-functions pods use, in one sentence.
 
-    A sub-function is in use if kubelet says that a pod holds it. It also counts as in use if it has
-    a driver, and neither a netdev nor a vDPA device here: then its netdev is in the network
-    namespace of a pod, which kubelet may not have listed yet. A sub-function that waits here for
-    a pod does not count.
+    A sub-function is in use if kubelet reports that a pod holds it, or if it has a driver but
+    neither a netdev nor a vDPA device here: then its netdev is in the network namespace of a pod
+    that kubelet may not have reported yet.
     """
     role = Role.SF
     used: defaultdict[str, list[str]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""Selectors ``pciAddresses`` and ``acpiIndexes``: single functions by where firmware put them."""
+"""Selectors ``pciAddresses`` and ``acpiIndexes``: functions by their place in the machine."""
 
 from __future__ import annotations
 
@@ -38,38 +38,38 @@ def _address_hints(wanted: frozenset[str], present_values: PresentValues) -> tup
 
 
 def _address_hint(address: str, own: set[str], present_values: PresentValues) -> str:
-    found = present_values.by_id.get(address)
+    device = present_values.by_id.get(address)
     if (
-        found is not None
-        and found.role is Role.PF
-        and found.num_vfs
-        and present_values.kind is found.kind
+        device is not None
+        and device.role is Role.PF
+        and device.num_vfs
+        and present_values.kind is device.kind
     ):
         return (
-            f"pciAddresses: {address} is a PF with {found.num_vfs} VFs: such a PF is never a "
+            f"pciAddresses: {address} is a PF with {device.num_vfs} VFs: such a PF is never a "
             f'device; its VFs are selected by rootDevices ["{address}"]'
         )
     if address in own:
         return ""
-    if found is None and (pci_class := present_values.other_class.get(address)) is not None:
+    if device is None and (pci_class := present_values.other_class.get(address)) is not None:
         return f"pciAddresses: {passed_over(address, pci_class)}"
-    if found is None:
+    if device is None:
         return f"pciAddresses: no function at {address} on this host"
     if not present_values.kind.on_pci:
         return f"pciAddresses: {address} has no auxiliary network devices on this host"
     return (
-        f"pciAddresses: {address} is of deviceType {found.kind}, this pool of {present_values.kind}"
+        f"pciAddresses: {address} has deviceType {device.kind}, this pool has {present_values.kind}"
     )
 
 
 def _acpi_hints(wanted: frozenset[str], present_values: PresentValues) -> tuple[Hint, ...]:
     counts = present_values.count("acpiIndexes", lambda d: (d.acpi_index,) if d.acpi_index else ())
     by_number = sorted(counts, key=lambda index: (len(index), index))
-    known = some(by_number) if counts else "none (the firmware gives no indexes)"
+    indexes = some(by_number) if counts else "none (the firmware gives no indexes)"
     return tuple(
         Hint(
             f"acpiIndexes: no {present_values.kind} with ACPI index {index} on this host; "
-            f"present: {known}",
+            f"present: {indexes}",
             index,
         )
         for index in absent(wanted, counts)

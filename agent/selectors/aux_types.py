@@ -1,4 +1,4 @@
-"""Selector ``auxTypes``: what kind of auxiliary device it is; required for auxNetDevice."""
+"""Selector ``auxTypes``: the type of an auxiliary device; required for auxNetDevice."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from agent.selectors.selector import ALL_KINDS, PCI_KINDS, Selector, text
 
 
 def matches_aux_type(device: Device, wanted: frozenset[str], _snapshot: Snapshot) -> bool:
-    """The middle part of its name, ``<driver>.<type>.<id>``, is one of the wanted."""
+    """The middle part of its name, ``<driver>.<type>.<id>``, is one of the wanted types."""
     return device.aux_type in wanted
 
 
 def parse_aux_type(raw: str) -> str:
-    """A type of auxiliary devices; raises ValueError for what cannot be one."""
+    """A type of auxiliary devices; raises ValueError for a value that cannot be one."""
     aux_type = text(raw)
     if any(mark in aux_type for mark in ".:,;/#") or len(aux_type.split()) > 1:
         raise ValueError(f"{aux_type[:40]!r} is not a type of auxiliary devices (for example sf)")

@@ -1,6 +1,7 @@
-"""Values that were written under the wrong selector, or several in one string: where they belong.
+"""Suggests the right place for a value that was written under the wrong selector.
 
-Only sentences for people are made from it, for a value that its own selector could not read.
+It is called for messages only, on a value that its own selector could not read. It also handles
+several values in one string.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from agent.selectors.table import SELECTORS
 _SHOWN_PARTS = 4
 _SEPARATORS = re.compile(r"[,;\s]+")
 _BEFORE_A_NAME = re.compile(r"[,;\s]+(?=[A-Za-z*])|[,;\s]+(?=[0-9A-Fa-f]+:)")
-"""Separators between entries with ranges, whose own commas stand before a digit."""
+"""Separators between entries with ranges: a comma before a digit belongs to a range."""
 _PAIR = re.compile(r"(?:0x)?([0-9a-f]{4}):(?:0x)?([0-9a-f]{4})", re.IGNORECASE)
 _AUX_NAME = re.compile(r"[\w-]+\.([\w-]+)\.[0-9]+", re.ASCII)
 _HEX_ID = re.compile(r"(?:0x)?[0-9a-f]{4}", re.IGNORECASE)
@@ -46,9 +47,9 @@ _DRIVERS = frozenset(
 
 
 def better_place(key: str, raw: str, kind: Kind | None) -> str:
-    """Where a value that selector ``key`` cannot match belongs, with its form; empty = unknown.
+    """Where a value that selector ``key`` cannot match belongs and how to write it; may be empty.
 
-    ``kind`` is the pool's device type; None = not known.
+    ``kind`` is the pool's device type; None = unknown.
     """
     value = _bare(raw)
     if not value or len(value) > 1000:
@@ -56,12 +57,12 @@ def better_place(key: str, raw: str, kind: Kind | None) -> str:
     if several := _in_one_string(key, value):
         return several
     if key == "rootDevices" and _is_address(value.partition("#")[0]):
-        return ""  # it is in its place: the range is at fault
+        return ""  # the selector is right: the range is wrong
     return _elsewhere(key, value, kind)
 
 
 def _bare(raw: str) -> str:
-    """The value without the brackets, braces or quotes of a list that was written as a string."""
+    """The value without brackets, braces and quotes: some people write a list as a string."""
     value = raw.strip()
     if value[:1] in {"[", "{", "(", "'", '"'}:
         value = re.sub(r"""[][{}()"']""", "", value).strip()
@@ -110,7 +111,7 @@ def _elsewhere(key: str, value: str, kind: Kind | None) -> str:
 
 
 def _address(key: str, value: str) -> str:
-    """A PCI address under a selector that takes none, or one with a range under one for single."""
+    """A PCI address under a selector that takes none, or a range under one for single addresses."""
     name, has_range, _ = value.partition("#")
     try:
         address = parse_bdf(name)
@@ -128,11 +129,11 @@ def _address(key: str, value: str) -> str:
 
 
 def _with_more(key: str, value: str) -> str:
-    """An address with something around it, or a name with a colon before its range."""
+    """An address inside other text, or a name with a colon before its range."""
     if key in {"pciAddresses", "rootDevices"} and (address := _ADDRESS.search(value)):
         return f'write the address alone: "{key}": ["{address[0].lower()}"]'
     if key == "pfNames" and (ranged := _COLON_RANGE.fullmatch(value)):
-        return f'indexes stand after a #: write "pfNames": ["{ranged[1]}#{ranged[2]}"]'
+        return f'indexes follow a #: write "pfNames": ["{ranged[1]}#{ranged[2]}"]'
     return ""
 
 
@@ -147,12 +148,12 @@ def _word(key: str, value: str, kind: Kind | None) -> str:
     )
     for owner, fits, form in known:
         if fits:
-            return f"it belongs into {owner}: write {form}" if owner != key else f"write {form}"
+            return f"it belongs to {owner}: write {form}" if owner != key else f"write {form}"
     return _name(key, value, kind) if _NAME.fullmatch(value) else ""
 
 
 def _name(key: str, value: str, kind: Kind | None) -> str:
-    """A word that may be a netdev, where a number or an address is wanted."""
+    """A word that may be a netdev's name, where a number or an address is expected."""
     if key not in {"vendors", "devices", "pciAddresses", "rootDevices", "acpiIndexes", "pKeys"}:
         return ""
     if kind is not None and not kind.has_netdev:

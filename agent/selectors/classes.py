@@ -1,6 +1,6 @@
-"""Selector ``classes``: accelerators by PCI class, for those that are not of class 0x12.
+"""Selector ``classes``: accelerators by PCI class, if their class is not 0x12.
 
-An accelerator pool that names no classes takes those of class 0x12, as the Go plugin does.
+An accelerator pool that names no classes selects those of class 0x12, as the Go plugin does.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _DEFAULT = Criterion(_KEY, frozenset({DEFAULT_ACCELERATOR}))
 
 
 def matches_class(device: Device, wanted: frozenset[str], _snapshot: Snapshot) -> bool:
-    """Its class code begins with any of the wanted digits."""
+    """Its class code begins with the digits of one of the wanted classes."""
     return any(is_of_class(device.pci_class, digits) for digits in wanted)
 
 
@@ -89,7 +89,7 @@ def _hints(wanted: frozenset[str], present_values: PresentValues) -> tuple[Hint,
     counts = present_values.count(_KEY, lambda d: (class_text(d.pci_class),))
     return tuple(
         Hint(
-            f"classes: no function of PCI class 0x{digits} on this host that a pool could have; "
+            f"classes: no function of PCI class 0x{digits} on this host for a pool; "
             f"present: {present(counts)}",
             digits,
         )

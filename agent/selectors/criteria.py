@@ -1,4 +1,4 @@
-"""What configured selectors become once read, and what a device's facts make of them."""
+"""Configured selectors after reading, and the verdict of one selector on one device."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ from agent.attrs_classes import frozen
 
 @frozen
 class Criterion:
-    """One selector of a selector object, with its normalised wanted value."""
+    """One selector of a selector object with its wanted value in normal form."""
 
     key: str
-    """The selector's key in :data:`agent.selectors.SELECTORS`, in its canonical spelling."""
+    """The selector's key in :data:`agent.selectors.SELECTORS`."""
     wanted: Any
-    """What the selector's own parse and combine made of the configured values; hashable."""
+    """The configured values after the selector's ``parse`` and ``combine``; hashable."""
 
 
 @frozen
 class SelectorObject:
-    """One selector object: every criterion must hold (AND); none = everything of the kind."""
+    """One selector object: every criterion must hold (AND); none = all devices of the type."""
 
     criteria: tuple[Criterion, ...] = ()
-    """Filters in the order of the selector table; empty lists and false booleans are left out."""
+    """Filters in the order of the selector table; empty lists and false booleans are omitted."""
     is_rdma: bool = False
-    """RDMA nodes are handed out for devices that this object chose."""
+    """Whether pods get the RDMA device nodes of devices that this object chose."""
     need_vhost_net: bool = False
-    """/dev/vhost-net and /dev/net/tun are handed out (netDevice and auxNetDevice only)."""
+    """Whether pods get /dev/vhost-net and /dev/net/tun."""
     vdpa_type: str | None = None
-    """``vhost`` or ``virtio``."""
+    """``vhost``: pods get the device node of the vDPA device; ``virtio``: they get none."""
 
 
 @frozen
 class Verdict:
-    """How one selector judges one device, in words for people."""
+    """The verdict of one selector on one device, as text."""
 
     key: str
-    """The selector's key in its canonical spelling."""
+    """The selector's key."""
     wanted: str
     """The configured values as text."""
     actual: str
-    """What the device is, for example ``driver i40e`` or ``no driver bound``."""
+    """The device's fact, for example ``driver i40e`` or ``no driver bound``."""
     passed: bool

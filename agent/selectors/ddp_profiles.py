@@ -1,4 +1,4 @@
-"""Selector ``ddpProfiles``: the dynamic device personalization package that the NIC runs."""
+"""Selector ``ddpProfiles``: the Dynamic Device Personalization package that the NIC has loaded."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from agent.selectors.selector import NETDEV_KINDS, PCI_KINDS, Selector
 
 
 def matches_ddp_profile(device: Device, wanted: frozenset[str], _snapshot: Snapshot) -> bool:
-    """Its DDP profile (its own, or else its PF's) is one of the wanted, compared exactly."""
+    """Its DDP profile, or else its PF's, is one of the wanted ones; compared exactly."""
     return device.ddp_profile in wanted
 
 
@@ -20,7 +20,7 @@ def _hints(wanted: frozenset[str], present_values: PresentValues) -> tuple[Hint,
     )
     return tuple(
         Hint(
-            f"ddpProfiles: no {present_values.kind} runs the profile {profile!r} on this host; "
+            f"ddpProfiles: no {present_values.kind} has the profile {profile!r} on this host; "
             f"present: {present(counts)}",
             profile,
         )

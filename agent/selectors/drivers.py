@@ -1,7 +1,7 @@
-"""Selector ``drivers``: which kernel driver is bound, by its name in ``bus/*/drivers``.
+"""Selector ``drivers``: the kernel driver that is bound, by its name in ``bus/*/drivers``.
 
-An auxiliary device has a driver of its own (``mlx5_core.sf``), and sits below a PCI function with
-one (``mlx5_core``). Configurations in the field name the function's; either matches.
+An auxiliary device has a driver (``mlx5_core.sf``), and so has the PCI function below which it is
+(``mlx5_core``). Existing configurations name the function's driver; either matches.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from agent.selectors.present_values import Hint, PresentValues, absent, present
 from agent.selectors.selector import ALL_KINDS, EmptyStep, Selector, text
 
 _AUXILIARY = frozenset({"mlx5_ib", "irdma", "bnxt_re", "ice_ib"})
-"""Drivers that bind to auxiliary devices of a function, never to the function itself."""
+"""Drivers that bind to auxiliary devices of a function, and never to the function itself."""
 
 
 _NETDEV_DRIVERS = {
@@ -28,13 +28,13 @@ _NETDEV_DRIVERS = {
     "mlx5_core[ib_ipoib]": "mlx5_core",
     "virtio_net": "virtio-pci",
 }
-"""Names that ``ethtool -i`` or lsmod show for the part that makes the netdev -> the PCI driver."""
+"""Netdev driver, as ``ethtool -i`` or lsmod show it -> driver of the PCI function."""
 _HEX_ID = re.compile(r"0x[0-9a-f]{1,4}|[0-9][0-9a-f]{3}", re.IGNORECASE)
-"""What no driver is named like: ids that start with a digit (e100 is a driver)."""
+"""Ids that start with a digit, which are no driver names (e100 is one)."""
 
 
 def parse_driver(raw: str) -> str:
-    """A driver's name; raises ValueError for what no driver can be named."""
+    """A driver's name; raises ValueError for a value that cannot be one."""
     name = text(raw)
     if _HEX_ID.fullmatch(name) or any(mark in name for mark in ":,;/#"):
         raise ValueError(f"{name[:40]!r} is not the name of a driver")
@@ -42,18 +42,21 @@ def parse_driver(raw: str) -> str:
 
 
 def driver_faults(raw: str) -> tuple[str, ...]:
-    """A name that is never that of a PCI function's driver, with the one that is meant."""
+    """The name of a netdev's driver, with that of the PCI function's driver to write instead."""
     name = raw.strip()
     return (_pci_driver(name),) if name in _NETDEV_DRIVERS else ()
 
 
 def _pci_driver(name: str) -> str:
     pci = _NETDEV_DRIVERS[name]
-    return f'{name} drives the netdev; the driver of the PCI function is {pci}: write "{pci}"'
+    return (
+        f"{name} is the driver of the netdev; the driver of the PCI function is {pci}: "
+        f'write "{pci}"'
+    )
 
 
 def drivers_of(device: Device, by_id: Mapping[str, Device]) -> tuple[str, ...]:
-    """Its own driver, and for an auxiliary device its parent function's; ``by_id`` = the host's."""
+    """Its driver, and for an auxiliary device its function's; ``by_id`` = the host's devices."""
     own = (device.driver,) if device.driver else ()
     if device.kind.on_pci:
         return own
@@ -62,7 +65,7 @@ def drivers_of(device: Device, by_id: Mapping[str, Device]) -> tuple[str, ...]:
 
 
 def matches_driver(device: Device, wanted: frozenset[str], snapshot: Snapshot) -> bool:
-    """A driver of it is one of the wanted, compared exactly; an unbound function never is."""
+    """One of its drivers is among the wanted ones; a function without a driver never matches."""
     return any(driver in wanted for driver in drivers_of(device, snapshot.by_id))
 
 
@@ -91,7 +94,7 @@ def _unbound(present_values: PresentValues) -> str:
 
 
 def remedy(driver: str, counts: Mapping[str, int]) -> str:
-    """What to do about a wanted driver that nothing here is bound to, after a semicolon."""
+    """What to do about a driver that no device here is bound to, after a semicolon, or empty."""
     if driver in _NETDEV_DRIVERS:
         return f"; {_pci_driver(driver)}"
     if driver in _AUXILIARY:

@@ -1,4 +1,4 @@
-"""Judges a device by a selector object: at speed for pools, in words for ``explain``."""
+"""Evaluates selector objects: the verdicts on one device, and why one can match nothing here."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agent.selectors.table import SELECTORS
 def evaluate(
     device: Device, selector_object: SelectorObject, snapshot: Snapshot
 ) -> tuple[Verdict, ...]:
-    """Each selector's verdict in the order of the criteria, also after the first refusal."""
+    """The verdict of each selector in the order of the criteria, also after the first refusal."""
     criteria = criteria_for(selector_object, device.kind, (device,))
     return tuple(_verdict(device, criterion, snapshot) for criterion in criteria)
 
@@ -22,7 +22,7 @@ def evaluate(
 def first_refusal(
     device: Device, selector_object: SelectorObject, snapshot: Snapshot
 ) -> Criterion | None:
-    """The first criterion that the device does not meet; None = it meets them all."""
+    """The first criterion that the device does not satisfy; None = it satisfies all."""
     for criterion in criteria_for(selector_object, device.kind, (device,)):
         if not SELECTORS[criterion.key].matches(device, criterion.wanted, snapshot):
             return criterion
@@ -32,8 +32,8 @@ def first_refusal(
 def diagnose(selector_object: SelectorObject, kind: Kind, snapshot: Snapshot) -> tuple[str, ...]:
     """Sentences about selectors that cannot match on this host: cause and fix.
 
-    They speak of each selector alone, whatever the others leave; linear in devices, and the
-    counts behind them are made once per snapshot.
+    Each selector is looked at alone, regardless of what the others leave. Linear in devices; the
+    counts are made once for a snapshot.
     """
     counted = present_values(kind, snapshot)
     return tuple(

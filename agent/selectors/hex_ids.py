@@ -1,4 +1,4 @@
-"""Selectors ``vendors`` and ``devices``: which hardware it is, by the ids in its PCI header."""
+"""Selectors ``vendors`` and ``devices``: the hardware, by the ids in its PCI header."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from agent.selectors.selector import ALL_KINDS, EmptyStep, Selector
 
 
 def matches_vendor(device: Device, wanted: frozenset[str], _snapshot: Snapshot) -> bool:
-    """Its vendor id is one of the wanted (the parent function's for an auxiliary device)."""
+    """Its vendor id is one of the wanted ones (the parent function's for an auxiliary device)."""
     return device.vendor in wanted
 
 
 def matches_device(device: Device, wanted: frozenset[str], _snapshot: Snapshot) -> bool:
-    """Its device id is one of the wanted (the parent function's for an auxiliary device)."""
+    """Its device id is one of the wanted ones (the parent function's for an auxiliary device)."""
     return device.device in wanted
 
 
@@ -43,10 +43,10 @@ def _device_hints(wanted: frozenset[str], present_values: PresentValues) -> tupl
 
 
 def _device_hint(device: str, present_values: PresentValues) -> str:
-    busy = [d for d in present_values.devices if d.device == device]
-    if busy:
+    pfs = [d for d in present_values.devices if d.device == device]
+    if pfs:
         return (
-            f"devices: {device} is the id of PFs with VFs here ({busy[0].id}), which are never "
+            f"devices: {device} is the id of PFs with VFs here ({pfs[0].id}), which are never "
             f"devices; VFs have an id of their own"
         )
     pairs = present_values.count("pairs", lambda d: (f"{d.vendor}:{d.device}",))
@@ -56,12 +56,12 @@ def _device_hint(device: str, present_values: PresentValues) -> str:
     )
     idle = [d for d in present_values.pfs if d.total_vfs and not d.num_vfs]
     if idle:
-        hint += f"; {idle[0].id} could have VFs, but its sriov_numvfs is 0"
+        hint += f"; {idle[0].id} supports VFs, but its sriov_numvfs is 0"
     return hint
 
 
 def _fix(key: str) -> str:
-    return f"write one of these into {key}; `lspci -nn` shows the ids of all functions"
+    return f"set {key} to one of these; `lspci -nn` shows the ids of all functions"
 
 
 def _fix_device(step: EmptyStep) -> Iterator[str]:
@@ -89,7 +89,7 @@ VENDORS = Selector(
 DEVICES = Selector(
     key="devices",
     kinds=ALL_KINDS,
-    meaning="The PCI device id; VFs have an id of their own, different from their PF's.",
+    meaning="The PCI device id; VFs have another id than their PF.",
     allowed="16-bit hexadecimal ids; 0x and upper case are accepted",
     example=["154c", "101e"],
     parse=parse_hex_id,

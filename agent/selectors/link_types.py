@@ -1,8 +1,8 @@
 """Selector ``linkTypes``: Ethernet or InfiniBand.
 
 A function without a netdev here (bound to a userspace driver, or its netdev is in a pod) has the
-link type of its PF, since all functions of a port share its wire. Where the PF shows none either,
-the PCI class tells InfiniBand (0x0207, PCI Code and ID Assignment Specification).
+link type of its PF, since all functions of a port share its link. If the PF has none either, the
+PCI class shows InfiniBand (0x0207, PCI Code and ID Assignment Specification).
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ _INFINIBAND_CLASS = 0x0207
 
 
 def link_types_of(device: Device, pf: Device | None) -> tuple[str, ...]:
-    """Its netdevs' link types, else its PF's, else what its PCI class says; empty = unknown.
+    """Its netdevs' link types, else its PF's, else the one of its PCI class; empty = unknown.
 
-    Asked of thousands of VFs, nearly all of which have one netdev, or none as their PF has one.
+    The branch for one netdev is for speed: it is called for thousands of VFs, and nearly all have
+    one netdev, or have none and their PF has one.
     """
     for function in (device, pf):
         if function is not None and (netdevs := function.netdevs):
@@ -43,12 +44,12 @@ def link_types_of(device: Device, pf: Device | None) -> tuple[str, ...]:
 
 
 def matches_link_type(device: Device, wanted: frozenset[str], snapshot: Snapshot) -> bool:
-    """Its link type, or one of them, is one of the wanted."""
+    """One of its link types is among the wanted ones."""
     return not wanted.isdisjoint(link_types_of(device, snapshot.pf_of(device)))
 
 
 def parse_link_type(raw: str) -> str:
-    """``ether`` or ``infiniband``; raises ValueError for a word that means neither."""
+    """``ether`` or ``infiniband``; raises ValueError for a value that means neither."""
     try:
         return _SPELLINGS[raw.strip().lower()]
     except KeyError:

@@ -1,7 +1,7 @@
 """Selectors ``rootDevices`` and ``pfNames``: functions by the PF that they belong to.
 
-They select a PF's functions, never the PF itself. ``rootDevices`` needs no netdev: it works where
-the PF is bound to vfio-pci.
+They select the functions of a PF, never the PF itself. ``rootDevices`` needs no netdev, so it also
+works if the PF is bound to vfio-pci.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def matches_root_device(device: Device, wanted: FunctionRanges, _snapshot: Snaps
 def matches_pf_name(device: Device, wanted: FunctionRanges, snapshot: Snapshot) -> bool:
     """It is a function of a wanted PF (by its netdevs) with a wanted index; never a PF.
 
-    Each port of the PF names it, and so does an alternative name, if it is written in full.
+    The netdev of each port names the PF, and so does an alternative name that is no pattern.
     """
     if device.role is Role.PF:
         return False
@@ -46,7 +46,7 @@ def matches_pf_name(device: Device, wanted: FunctionRanges, snapshot: Snapshot) 
 
 
 MAX_PATTERN = 256
-"""Characters of a pattern; a netdev's name has at most 15 (IFNAMSIZ), an alternative one 127."""
+"""Characters of a pattern; a netdev's name has at most 15 (IFNAMSIZ), an alternative name 127."""
 _BRACKETS = re.compile(r"\[[^\[\]]*\]")
 
 

@@ -1,4 +1,4 @@
-"""Why ``pfNames`` and ``rootDevices`` can match nothing on this host: sentences for people."""
+"""Why ``pfNames`` and ``rootDevices`` match nothing on this host, and what to do about it."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ def root_device_hints(wanted: FunctionRanges, present_values: PresentValues) -> 
 
 
 def pf_name_fix(step: EmptyStep) -> Iterator[str]:
-    """What to write into ``pfNames``, or that the named PFs can have more VFs."""
+    """The value to write into ``pfNames``, or that the named PFs support more VFs."""
     pfs = step.snapshot.pfs.values()
     named = [pf for pf in pfs if any(means_pf("pfNames", e, pf) for e in step.wanted.entries)]
     if named:
         yield from _more_vfs({str(pf.pf_name): pf for pf in named})
     elif not step.snapshot.has_no_nic and any(pf.port_names for pf in pfs):
-        yield "write the name of one of these, or a pattern that fits it"
+        yield "write the name of one of these, or a pattern that matches it"
 
 
 def root_device_fix(step: EmptyStep) -> Iterator[str]:
-    """What to write into ``rootDevices``, or that the named PFs can have more VFs."""
+    """The value to write into ``rootDevices``, or that the named PFs support more VFs."""
     entries, skipped = step.wanted.entries, dict(step.snapshot.passed_over)
     if all(entry.key in skipped for entry in entries):
         return  # the diagnosis says which pool can have their functions
@@ -60,13 +60,13 @@ def _more_vfs(pfs: Mapping[str, Device]) -> Iterator[str]:
 def _hints(
     key: str, wanted: FunctionRanges, present_values: PresentValues, name: _Name
 ) -> Iterator[Hint]:
-    """One for each entry; after MOST_HINTS without a text for those that mean no PF."""
-    told = 0
+    """Hints for each entry; after MOST_HINTS entries without a PF, these hints have no text."""
+    count = 0
     for entry in wanted.entries:
         pfs = [pf for pf in present_values.pfs if means_pf(key, entry, pf)]
         if not pfs and not _has_orphans(key, entry, present_values):
-            told += 1
-            text = _no_pf(key, entry, present_values) if told <= MOST_HINTS else ""
+            count += 1
+            text = _no_pf(key, entry, present_values) if count <= MOST_HINTS else ""
             yield Hint(text, str(entry))
             continue
         for pf in pfs:
@@ -75,7 +75,7 @@ def _hints(
 
 
 def means_pf(key: str, entry: FunctionRange, pf: Device) -> bool:
-    """Whether an entry of ``rootDevices`` or ``pfNames`` means this PF."""
+    """Whether an entry of ``rootDevices`` or ``pfNames`` names this PF."""
     if key == "rootDevices":
         return entry.names(pf.id)
     if any(map(entry.names, pf.port_names)):
@@ -84,7 +84,7 @@ def means_pf(key: str, entry: FunctionRange, pf: Device) -> bool:
 
 
 def _has_orphans(key: str, entry: FunctionRange, present_values: PresentValues) -> bool:
-    """Whether functions name this PF although it is not listed: renamed, or of another class."""
+    """Whether functions have this PF although it is not listed: renamed, or another class."""
     if key == "rootDevices":
         return any(map(entry.names, present_values.indexes))
     return any(map(entry.names, present_values.count("pfNames", _pf_names)))
@@ -105,7 +105,7 @@ def _no_pf(key: str, entry: FunctionRange, present_values: PresentValues) -> str
         names = [known for pf in present_values.pfs for known in pf.port_names]
     else:
         names = [pf.id for pf in present_values.pfs]
-    what = f"fits {entry.name}" if entry.is_pattern else f"is named {entry.name}"
+    what = f"matches {entry.name}" if entry.is_pattern else f"is named {entry.name}"
     if key == "rootDevices":
         what = f"has the address {entry.name}"
     can_guess = key == "pfNames" and not entry.is_pattern
@@ -124,13 +124,13 @@ def _no_pf(key: str, entry: FunctionRange, present_values: PresentValues) -> str
         pf.id for pf in present_values.pfs if not pf.port_names and pf.id in present_values.indexes
     ]
     if key == "pfNames" and nameless and not present_values.has_no_nic:
-        hint += f"; PFs without a netdev here are named by rootDevices: {some(nameless)}"
+        hint += f"; select PFs without a netdev here by rootDevices: {some(nameless)}"
     vf = present_values.by_id.get(entry.name)
     if vf is not None and vf.pf_address not in {None, vf.id}:
         hint += f"; {vf.id} is a function of {vf.pf_address} itself: use pciAddresses for it"
     owner = present_values.netdev_owner.get(entry.key)
     if key == "pfNames" and owner is not None and owner not in present_values.pfs:
-        hint += f"; {entry.name} is the netdev of {owner.id}, which is no PF: use pciAddresses"
+        hint += f"; {entry.name} is the netdev of {owner.id}, which is not a PF: use pciAddresses"
     if key == "pfNames" and (owner := present_values.rdma_owner.get(entry.name)) is not None:
         label = owner.pf_name or "none here"
         hint += f"; {entry.name} is the RDMA device of {owner.id}: the netdev of its PF is {label}"
@@ -149,7 +149,7 @@ def _functions_hint(
     beyond = tuple(s for s in entry.spans if not any(s[0] <= i <= s[1] for i in indexes))
     if beyond:
         return (
-            f"{key}: {label}#{spans_text(beyond)} names functions that do not exist: "
+            f"{key}: {label}#{spans_text(beyond)} covers functions that do not exist: "
             f"{label} has {len(indexes)} (index {indexes[0]} to {indexes[-1]})"
         )
     return _tail_hint(key, entry, str(label), indexes, present_values.kind)
@@ -158,14 +158,13 @@ def _functions_hint(
 def _tail_hint(
     key: str, entry: FunctionRange, label: str, indexes: tuple[int, ...], kind: Kind
 ) -> str | None:
-    """A range that reaches past the last VF; an sfnum may be anything, so gaps are normal there."""
+    """A range that extends beyond the last VF; an sfnum may be any number, with gaps."""
     last = indexes[-1]
     highest = max(high for _, high in entry.spans or ())
     if not kind.on_pci or highest <= last:
         return None
-    return (
-        f"{key}: {entry} reaches past the last VF: {label} has {len(indexes)} (up to index {last})"
-    )
+    count = len(indexes)
+    return f"{key}: {entry} extends beyond the last VF: {label} has {count} (up to index {last})"
 
 
 def _no_functions(key: str, label: str, pf: Device, kind: Kind) -> str:

@@ -1,7 +1,7 @@
 """Selector ``pKeys``: the InfiniBand partition, by the P_Key at index 0 of port 1.
 
-RoCE ports have a P_Key table too, and it always holds 0xffff (InfiniBand Architecture
-Specification, annex A17), which says nothing: only InfiniBand ports are selected.
+RoCE ports have a P_Key table too, which always holds 0xffff (InfiniBand Architecture Specification,
+annex A17). So only InfiniBand ports match.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _FULL_MEMBER = 0x8000
 
 
 def matches_pkey(device: Device, wanted: frozenset[int], snapshot: Snapshot) -> bool:
-    """Its port is InfiniBand, and its P_Key is one of the wanted numbers."""
+    """Its port is InfiniBand and its P_Key is one of the wanted numbers."""
     return device.pkey in wanted and _is_infiniband(device, snapshot.pf_of(device))
 
 
@@ -43,7 +43,7 @@ def parse_pkey(raw: str) -> int:
     return int(digits, 16)
 
 
-def _spelled(wanted: Iterable[int]) -> list[str]:
+def _to_json(wanted: Iterable[int]) -> list[str]:
     return [f"0x{pkey:04x}" for pkey in sorted(wanted)]
 
 
@@ -54,7 +54,7 @@ def _hints(wanted: frozenset[int], present_values: PresentValues) -> tuple[Hint,
         return (f"0x{device.pkey:04x}",)
 
     counts = present_values.count("pKeys", pkeys)
-    diagnose = []
+    hints = []
     for pkey in sorted(wanted):
         if f"0x{pkey:04x}" in counts:
             continue
@@ -62,14 +62,14 @@ def _hints(wanted: frozenset[int], present_values: PresentValues) -> tuple[Hint,
         guess = (
             f"; {other} is the same partition with the membership bit" if other in counts else ""
         )
-        diagnose.append(
+        hints.append(
             Hint(
                 f"pKeys: no {present_values.kind} on InfiniBand has the P_Key 0x{pkey:04x} on this "
                 f"host; present: {present(counts)}{guess}",
                 f"0x{pkey:04x}",
             )
         )
-    return tuple(diagnose)
+    return tuple(hints)
 
 
 PKEYS = Selector(
@@ -84,7 +84,7 @@ PKEYS = Selector(
     changes_silently=lambda device: device.pkey is not None,
     describe=_describe,
     is_observable=lambda device: device.pkey is not None,
-    to_text=lambda wanted: ", ".join(_spelled(wanted)),
-    to_json=_spelled,
+    to_text=lambda wanted: ", ".join(_to_json(wanted)),
+    to_json=_to_json,
     diagnose=_hints,
 )

@@ -1,6 +1,6 @@
-"""Which values the devices of one kind have on this host: what a selector could have matched.
+"""The values that devices of one type have on this host: what a selector could have matched.
 
-Counted once per snapshot and kind, on first use; only sentences for people are made from it.
+They are counted once for a snapshot and a device type, on first use, and used for messages only.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from agent.model.device import Device, Role
 from agent.model.snapshot import Snapshot, lack_netdevs
 
 MOST_HINTS = 20
-"""How many sentences are told of one list: there may be thousands of values in it."""
+"""How many sentences are shown for one list: it may have thousands of values."""
 _SHOWN = 8
-"""How many present values a sentence lists."""
+"""How many values a sentence lists."""
 
 
 @frozen
@@ -25,40 +25,40 @@ class Hint:
     """Why a selector, or one of its values, cannot match on this host."""
 
     text: str
-    """One sentence for people: cause and fix."""
+    """One sentence: cause and fix."""
     absent: str = ""
-    """The value that nothing here has: no fault where other values of its list match."""
+    """The value that no device has; it is no fault if other values of its list match."""
 
 
-def first_texts(diagnose: Sequence[Hint]) -> tuple[str, ...]:
-    """The sentences of the first hints, then how many more there are."""
-    more = len(diagnose) - MOST_HINTS
-    rest = (f"{more} more values can match nothing on this host",) if more > 0 else ()
-    return (*(hint.text for hint in diagnose[:MOST_HINTS]), *rest)
+def first_texts(hints: Sequence[Hint]) -> tuple[str, ...]:
+    """The texts of the first hints, then the number of the others."""
+    more = len(hints) - MOST_HINTS
+    rest = (f"{more} more values match nothing on this host",) if more > 0 else ()
+    return (*(hint.text for hint in hints[:MOST_HINTS]), *rest)
 
 
 @frozen(slots=False, eq=False)
 class PresentValues:
-    """The devices of one kind in one snapshot, and counts of their facts.
+    """The devices of one type in one snapshot, and counts of their facts.
 
-    Not slotted so that each table is made once, on first use.
+    It has no slots, so that cached properties make each table once, on first use.
     """
 
     kind: Kind
     everything: tuple[Device, ...]
-    """The snapshot's devices. Not the snapshot, which keeps its censuses: a ring of the two would
-    outlive it until a full collection."""
+    """The snapshot's devices. Not the snapshot, which refers to this record: the cycle would keep
+    both in memory until a full garbage collection."""
     passed_over: tuple[tuple[str, int], ...] = ()
-    """(PCI address, class code 0xCCSSPP) of the functions that are no devices for their class."""
+    """(PCI address, class code 0xCCSSPP) of the functions that are skipped for their class."""
 
     @cached_property
     def other_class(self) -> Mapping[str, int]:
-        """PCI address -> class code of the functions that are no devices for their class."""
+        """PCI address -> class code of the functions that are skipped for their class."""
         return dict(self.passed_over)
 
     @cached_property
     def by_id(self) -> Mapping[str, Device]:
-        """Devices of every kind, by id."""
+        """Devices of every type, by id."""
         return {device.id: device for device in self.everything}
 
     def pf_of(self, device: Device) -> Device | None:
@@ -67,12 +67,12 @@ class PresentValues:
 
     @cached_property
     def netdev_owner(self) -> Mapping[str, Device]:
-        """The device of any kind that owns a netdev, by interface name in lower case."""
+        """The device of any type that owns a netdev, by interface name in lower case."""
         return {n.name.lower(): d for d in self.everything for n in d.netdevs}
 
     @cached_property
     def rdma_owner(self) -> Mapping[str, Device]:
-        """The device of any kind that owns an RDMA device, by the RDMA device's name."""
+        """The device of any type that owns an RDMA device, by the RDMA device's name."""
         return {r.name: d for d in self.everything for r in d.rdma}
 
     @cached_property
@@ -82,17 +82,17 @@ class PresentValues:
 
     @cached_property
     def devices(self) -> tuple[Device, ...]:
-        """Everything of the kind, PFs with VFs too."""
+        """All devices of the type, including PFs with VFs."""
         return tuple(d for d in self.everything if d.kind is self.kind)
 
     @cached_property
     def allocatable(self) -> tuple[Device, ...]:
-        """Those that a pool could have: a PF whose VFs exist is never a device."""
+        """The devices that a pool can have: not PFs with VFs."""
         return tuple(d for d in self.devices if not d.has_vfs)
 
     @cached_property
     def unbound(self) -> int:
-        """How many of those no driver is bound to."""
+        """How many of these have no driver."""
         return sum(1 for d in self.allocatable if d.driver is None)
 
     @cached_property
@@ -100,14 +100,14 @@ class PresentValues:
         return {}
 
     def count(self, name: str, fact: Callable[[Device], Iterable[str]]) -> Mapping[str, int]:
-        """How many allocatable devices have each value of ``fact``; kept under ``name``."""
+        """How many allocatable devices have each value of ``fact``; cached under ``name``."""
         if name not in self._counts:
             self._counts[name] = Counter(v for d in self.allocatable for v in fact(d))
         return self._counts[name]
 
     @cached_property
     def pfs(self) -> tuple[Device, ...]:
-        """PFs whose functions are or could be of this kind, in bus order.
+        """PFs whose functions are or can be of this type, in bus order.
 
         Some adapters have PFs of one class, and VFs of another.
         """
@@ -118,31 +118,31 @@ class PresentValues:
 
     @cached_property
     def indexes(self) -> Mapping[str, tuple[int, ...]]:
-        """PF's PCI address -> indexes of its functions of this kind, sorted."""
-        found: dict[str, set[int]] = {}
+        """PF's PCI address -> indexes of its functions of this type, sorted."""
+        indexes: dict[str, set[int]] = {}
         pf = Role.PF
         for device in self.devices:
             if device.pf_address and device.role is not pf:
-                known = found.setdefault(device.pf_address, set())
+                of_pf = indexes.setdefault(device.pf_address, set())
                 if device.index is not None:
-                    known.add(device.index)
-        return {address: tuple(sorted(known)) for address, known in found.items()}
+                    of_pf.add(device.index)
+        return {address: tuple(sorted(of_pf)) for address, of_pf in indexes.items()}
 
 
 def present_values(kind: Kind, snapshot: Snapshot) -> PresentValues:
-    """The census of one kind, made once per snapshot.
+    """The values of one device type, made once for a snapshot.
 
-    It is kept with the snapshot's own look-up tables: as a key of a dictionary a snapshot would
-    be hashed device by device.
+    They are stored in the snapshot, beside its cached look-up tables: as a key of a dictionary a
+    snapshot would be hashed device by device.
     """
-    kept: dict[Kind, PresentValues] = vars(snapshot).setdefault("_census", {})
-    if kind not in kept:
-        kept[kind] = PresentValues(kind, snapshot.devices, snapshot.passed_over)
-    return kept[kind]
+    cached: dict[Kind, PresentValues] = vars(snapshot).setdefault("_present_values", {})
+    if kind not in cached:
+        cached[kind] = PresentValues(kind, snapshot.devices, snapshot.passed_over)
+    return cached[kind]
 
 
 def present(counts: Mapping[str, int]) -> str:
-    """``i40e (2), vfio-pci (8)``: the most frequent values, then how many more there are."""
+    """``i40e (2), vfio-pci (8)``: the most frequent values, then the number of the others."""
     if not counts:
         return "none"
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
@@ -152,15 +152,15 @@ def present(counts: Mapping[str, int]) -> str:
 
 
 def some(names: Iterable[str]) -> str:
-    """The first names in order, then how many more there are."""
-    known = tuple(dict.fromkeys(names))
-    if not known:
+    """The first names in order, then the number of the others."""
+    unique = tuple(dict.fromkeys(names))
+    if not unique:
         return "none"
-    more = len(known) - _SHOWN
-    shown = ", ".join(known[:_SHOWN])
+    more = len(unique) - _SHOWN
+    shown = ", ".join(unique[:_SHOWN])
     return f"{shown} and {more} more" if more > 0 else shown
 
 
 def absent(wanted: Iterable[str], counts: Mapping[str, int]) -> list[str]:
-    """The wanted values that nothing here has, sorted."""
+    """The wanted values that no device has, sorted."""
     return sorted(w for w in wanted if w not in counts)

@@ -1,7 +1,7 @@
-"""``NAME#0,2-7``: which functions of which PFs, as ``pfNames`` and ``rootDevices`` write it.
+"""``NAME#0,2-7``: functions of PFs, in the notation of ``pfNames`` and ``rootDevices``.
 
-The index is a VF's index, for sub-functions the ``sfnum``. ``NAME`` alone means every function
-of that PF; the PF itself is never meant. All entries for one PF are united.
+The index is a VF's index, or the ``sfnum`` of a sub-function. ``NAME`` alone means every function
+of that PF, but never the PF itself. All entries for one PF are merged.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Span = tuple[int, int]
 _MAX_INDEX = 0xFFFFFFFF
 """``sfnum`` is an unsigned 32-bit number, a VF index 16 bits."""
 _MAX_READ = 0x7FFFFFFFFFFFFFFF
-"""The Go plugin reads 64-bit numbers: files say ``0-99999999999`` for "all"."""
+"""The Go plugin reads 64-bit numbers; some files have ``0-99999999999`` for "all"."""
 _FAULTS_SHOWN = 3
 _FORMS = (
     "allowed are NAME, NAME#N and NAME#N-M, several after the # with commas, for example pf0#0,2-7"
@@ -29,13 +29,13 @@ class FunctionRange:
     """Functions of one PF, or of every PF whose name fits a pattern."""
 
     name: str
-    """PF netdev name, pattern of such names, or PCI address in normal form; case says nothing."""
+    """PF netdev name, pattern of such names, or PCI address in normal form; case-insensitive."""
     spans: tuple[Span, ...] | None = None
     """Index ranges, ends included, sorted and disjoint; None = every function."""
     is_pattern: bool = False
     """Whether ``name`` holds ``*``, ``?`` or ``[`` (fnmatch)."""
     glob: Glob | None = attrs.field(init=False, eq=False, repr=False)
-    """The pattern, read once; None where the name is none."""
+    """The compiled pattern; None if the name is not a pattern."""
 
     @glob.default
     def _read_glob(self) -> Glob | None:
@@ -43,15 +43,15 @@ class FunctionRange:
 
     @property
     def key(self) -> str:
-        """The name as it is compared: in lower case."""
+        """The name in lower case, in which it is compared."""
         return self.name.lower()
 
     def names(self, pf: str) -> bool:
-        """Whether it speaks of the PF ``pf``, written in whatever case."""
+        """Whether it names the PF ``pf``; case-insensitive."""
         return self.glob.fits(pf.lower()) if self.glob else pf.lower() == self.key
 
     def holds(self, index: int | None) -> bool:
-        """Whether a function with this index is meant; one without only by the bare name."""
+        """Whether it covers this index; a function without index needs a name alone."""
         if self.spans is None:
             return True
         return index is not None and any(low <= index <= high for low, high in self.spans)
@@ -72,13 +72,13 @@ class FunctionRanges:
         return len(self.entries)
 
     def names(self, pf: str | None) -> bool:
-        """Whether any entry speaks of this PF; none does where it has no name here."""
+        """Whether an entry names this PF; False if the PF has no name here."""
         return pf is not None and any(e.names(pf) for e in self.entries)
 
     def cover(self, pf: str | None, index: int | None, *, exactly: bool = False) -> bool:
-        """Whether the function ``index`` of the PF is meant by any entry.
+        """Whether an entry covers the function ``index`` of the PF.
 
-        With ``exactly``, entries that are patterns do not count.
+        With ``exactly``, patterns do not count.
         """
         if pf is None:
             return False
@@ -90,10 +90,10 @@ class FunctionRanges:
 
 
 def parse_range(raw: str, name_of: Callable[[str], str] = str.strip) -> FunctionRange:
-    """One entry; ``name_of`` gives the PF's normal name or raises ValueError.
+    """One entry; ``name_of`` returns the PF's name in normal form or raises ValueError.
 
-    Parts between commas that are no range are left out, as the Go plugin does; see
-    :func:`range_faults`. Raises ValueError naming the value and the allowed form where the PF is
+    Parts between commas that are not ranges are skipped, as in the Go plugin; see
+    :func:`range_faults`. Raises ValueError with the value and the allowed form if the PF is
     missing or no part can be read.
     """
     name, mark, tail = raw.partition("#")
@@ -120,13 +120,13 @@ def range_faults(raw: str) -> tuple[str, ...]:
 
 
 def unite(ranges: Iterable[FunctionRange]) -> FunctionRanges:
-    """All entries for one PF as one; a bare name takes its ranges in."""
+    """Merges all entries for one PF; a name without ranges includes all ranges."""
     united: dict[str, FunctionRange] = {}
     for entry in ranges:
-        known = united.get(entry.key)
-        if known is not None:
-            both = None if known.spans is None or entry.spans is None else known.spans + entry.spans
-            entry = attrs.evolve(known, spans=None if both is None else _united(both))  # noqa: PLW2901
+        other = united.get(entry.key)
+        if other is not None:
+            both = None if other.spans is None or entry.spans is None else other.spans + entry.spans
+            entry = attrs.evolve(other, spans=None if both is None else _united(both))  # noqa: PLW2901
         united[entry.key] = entry
     return FunctionRanges(tuple(united[key] for key in sorted(united)))
 
@@ -147,7 +147,7 @@ def _united(spans: Iterable[Span]) -> tuple[Span, ...]:
 
 
 def _parts(tail: str) -> tuple[list[Span], list[str], list[str]]:
-    """The ranges after the ``#``, why other parts are none, and which are read with a change."""
+    """The ranges after the ``#``, why parts are not read, and which are read with a change."""
     if "#" in tail:
         return [], ["there is more than one #"], []
     spans, unread, changed = [], [], []
@@ -175,7 +175,7 @@ def _parse_span(part: str) -> Span:
 
 
 def _parse_index(text: str) -> int:
-    """Digits, with a plus sign or zeros before them where people wrote some (as in Go)."""
+    """Digits, with an optional plus sign and leading zeros, as in Go."""
     digits = text.removeprefix("+")
     significant = digits.lstrip("0") or "0"
     if digits.isascii() and digits.isdigit() and len(significant) <= len(str(_MAX_READ)):

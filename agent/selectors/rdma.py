@@ -1,4 +1,4 @@
-"""Selector ``isRdma``: the device offers RDMA, and its RDMA nodes are handed out."""
+"""Selector ``isRdma``: the device supports RDMA, and pods get its RDMA device nodes."""
 
 from __future__ import annotations
 
@@ -11,18 +11,22 @@ from agent.selectors.present_values import Hint, PresentValues
 from agent.selectors.selector import NETDEV_KINDS, EmptyStep, Selector, Shape
 
 _MODULES = {"15b3": "mlx5_ib", "8086": "irdma", "14e4": "bnxt_re", "1077": "qedr"}
-"""PCI vendor -> the kernel module that makes its RDMA devices."""
+"""PCI vendor -> the kernel module that creates its RDMA devices."""
 
 
 def matches_rdma(device: Device, wanted: bool, _snapshot: Snapshot) -> bool:  # noqa: FBT001
-    """It has an RDMA device here, or devlink says that it may have one."""
+    """It has an RDMA device here, or devlink shows that RDMA is enabled for it."""
     return device.is_rdma is wanted
 
 
 def _describe(device: Device, _snapshot: Snapshot) -> str:
     if device.rdma:
         return f"RDMA device {', '.join(r.name for r in device.rdma)}"
-    return "RDMA enabled, its RDMA device is not here" if device.is_rdma else "no RDMA device"
+    return (
+        "RDMA enabled, but its RDMA device is not in this network namespace"
+        if device.is_rdma
+        else "no RDMA device"
+    )
 
 
 def _hints(_wanted: bool, present_values: PresentValues) -> tuple[Hint, ...]:  # noqa: FBT001
@@ -36,9 +40,9 @@ def _hints(_wanted: bool, present_values: PresentValues) -> tuple[Hint, ...]:  #
     modules = [f"{module} for vendor {v}" for v, module in _MODULES.items() if v in kernel]
     hint = f"isRdma: no {present_values.kind} on this host has an RDMA device"
     if modules:
-        hint += f"; load the kernel module that makes them ({', '.join(sorted(modules))})"
+        hint += f"; load the kernel module that creates them ({', '.join(sorted(modules))})"
     elif not kernel:
-        hint += "; functions bound to a userspace driver (vfio-pci) never have one"
+        hint += "; functions that are bound to a userspace driver (vfio-pci) have none"
     return (Hint(hint),)
 
 

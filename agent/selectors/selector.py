@@ -29,7 +29,7 @@ class Shape(StrEnum):
 
 
 def text(raw: str) -> str:
-    """The text itself without surrounding blanks; raises ValueError where nothing is left."""
+    """The text without surrounding blanks; raises ValueError if nothing is left."""
     if not (stripped := raw.strip()):
         raise ValueError("an empty string can match nothing")
     return stripped

@@ -12,7 +12,7 @@ _DRIVERS = {"vhost": "vhost_vdpa", "virtio": "virtio_vdpa"}
 
 
 def matches_vdpa_type(device: Device, wanted: str, _snapshot: Snapshot) -> bool:
-    """Any of its vDPA devices is bound to the driver of that type."""
+    """One of its vDPA devices is bound to the driver of that type."""
     return any(vdpa.type == wanted for vdpa in device.vdpa)
 
 
@@ -32,7 +32,7 @@ def _hints(wanted: str, present_values: PresentValues) -> tuple[Hint, ...]:
         return ()
     hint = (
         f"vdpaType: no {present_values.kind} on this host has a vDPA device of type {wanted}; "
-        f"present: {present(counts)}; make one with 'vdpa dev add' and bind it to "
+        f"present: {present(counts)}; create one with 'vdpa dev add' and bind it to "
         f"{_DRIVERS.get(wanted, wanted)}"
     )
     return (Hint(hint),)

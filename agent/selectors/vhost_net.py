@@ -1,4 +1,4 @@
-"""``needVhostNet``: an option beside the filters; pods get /dev/vhost-net and /dev/net/tun."""
+"""``needVhostNet``: an option that selects nothing; pods get /dev/vhost-net and /dev/net/tun."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from agent.selectors.selector import NETDEV_KINDS, Selector, Shape
 
 
 def matches_any(_device: Device, _wanted: bool, _snapshot: Snapshot) -> bool:  # noqa: FBT001
-    """It filters nothing."""
+    """Every device matches."""
     return True
 
 

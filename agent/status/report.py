@@ -75,7 +75,7 @@ def overlap_message(overlap: Overlap) -> v1.Overlap:
 def pool_message(pool: Pool, state: AgentState) -> v1.Pool:
     """One pool with its funnel, its health and how it stands with kubelet."""
     pool_health = state.pools_health.get(pool.resource)
-    told = pool_health.state.told if pool_health else {}
+    told = pool_health.state.reported if pool_health else {}
     causes = Counter(str(h.cause) for h in told.values() if not h.healthy)
     held = state.pools.held.of(pool.resource)
     server = state.server_of.get(pool.resource)

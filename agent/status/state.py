@@ -79,7 +79,7 @@ class AgentState:
         """The health that kubelet is told of a device; None where it is in no pool."""
         resource = self.pools.resource_of.get(device_id)
         pool_health = self.pools_health.get(resource or "")
-        return pool_health.state.told.get(device_id) if pool_health else None
+        return pool_health.state.reported.get(device_id) if pool_health else None
 
     def wall_time(self, loop_s: float) -> float:
         """A loop time as seconds since 1970."""

@@ -387,7 +387,7 @@ CAUSES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
         {"pfNames": ["nic"], "drivers": ["vfio-pci"]},
         ("driver iavf (4)", "driverctl set-override 0000:3b:01.0 vfio-pci"),
     ),
-    "wrong-ids": ({"vendors": ["14e4"]}, ("vendor 8086 (", "write one of these into vendors")),
+    "wrong-ids": ({"vendors": ["14e4"]}, ("vendor 8086 (", "set vendors to one of these")),
     "pf-name-changed": (
         {"pfNames": ["nic0"]},
         ("no PF on this host is named nic0", "did you mean nic?"),
@@ -414,11 +414,11 @@ CAUSES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     ),
     "rdma-module-missing": (
         {"pfNames": ["nic"], "isRdma": True},
-        ("no RDMA device (4)", "load the kernel module that makes them (irdma for vendor 8086)"),
+        ("no RDMA device (4)", "load the kernel module that creates them (irdma for vendor 8086)"),
     ),
     "glob": (
         {"pfNames": ["mlx-*"]},
-        ("no PF on this host fits mlx-*; PFs here: ", "or a pattern that fits it"),
+        ("no PF on this host matches mlx-*; PFs here: ", "or a pattern that fits it"),
     ),
     "range-outside": (
         {"pfNames": ["nic#8-15"]},

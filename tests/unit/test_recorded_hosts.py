@@ -55,7 +55,7 @@ def outcome(machine: Path, root: Path) -> dict[str, Any]:
 def listed(pool: Pool, pools: Pools) -> list[str]:
     """The list as kubelet is told it: id, health, NUMA node."""
     pool_health = assess_pool(None, pool, pools, Links(), 0.0, {})
-    told = pool_health.state.told
+    told = pool_health.state.reported
     return [
         f"{d.id} {'Healthy' if d.healthy else f'Unhealthy ({told[d.id].detail})'}"
         + ("" if d.numa_node is None else f" numa {d.numa_node}")

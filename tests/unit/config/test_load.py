@@ -690,5 +690,6 @@ def test_a_netdevs_driver_is_told_from_the_functions(netdev: str, pci: str) -> N
     (problem,) = one(selectors={"drivers": [netdev]}).problems
     assert problem.severity is Severity.WARNING
     assert problem.message == (
-        f'{netdev} drives the netdev; the driver of the PCI function is {pci}: write "{pci}"'
+        f"{netdev} is the driver of the netdev; the driver of the PCI function is {pci}: "
+        f'write "{pci}"'
     )

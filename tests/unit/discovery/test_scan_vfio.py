@@ -123,7 +123,7 @@ def test_a_function_that_is_gone_is_named(host: HostBuilder) -> None:
     devices = scan(host.roots).devices
     vf = host.vfs(PF)[1]
     host.remove(vf)
-    assert changed_facts(host.roots, devices) == {vf: "it is gone from the host"}
+    assert changed_facts(host.roots, devices) == {vf: "it is no longer on the host"}
 
 
 def test_another_vfio_or_uio_device_of_a_function_is_named(host: HostBuilder) -> None:

@@ -17,33 +17,33 @@ def step(state: Dampening, now: float, **raw: Health) -> Dampening:
 
 def test_a_new_device_is_told_as_it_is_at_once() -> None:
     state = step(Dampening(), 0.0, good=HEALTHY, bad=DEAD)
-    assert state.told == {"good": HEALTHY, "bad": DEAD}
+    assert state.reported == {"good": HEALTHY, "bad": DEAD}
     assert state.next_due is None
 
 
 def test_bad_news_passes_at_once() -> None:
     state = step(step(Dampening(), 0.0, a=HEALTHY), 0.001, a=DEAD)
-    assert state.told == {"a": DEAD}
+    assert state.reported == {"a": DEAD}
     assert state.next_due is None
 
 
 def test_good_news_is_held_until_it_was_stable_for_the_hold() -> None:
     state = step(step(Dampening(), 0.0, a=DEAD), 10.0, a=HEALTHY)
-    assert (state.told, state.next_due) == ({"a": DEAD}, 11.0)
+    assert (state.reported, state.next_due) == ({"a": DEAD}, 11.0)
     state = step(state, 10.999, a=HEALTHY)
-    assert (state.told, state.next_due) == ({"a": DEAD}, 11.0)
+    assert (state.reported, state.next_due) == ({"a": DEAD}, 11.0)
     state = step(state, 11.0, a=HEALTHY)
-    assert (state.told, state.next_due) == ({"a": HEALTHY}, None)
+    assert (state.reported, state.next_due) == ({"a": HEALTHY}, None)
 
 
 def test_every_fall_during_the_hold_begins_it_anew() -> None:
     state = step(step(Dampening(), 0.0, a=DEAD), 1.0, a=HEALTHY)
     state = step(state, 1.5, a=DEAD)
-    assert (state.told, state.next_due) == ({"a": DEAD}, None)
+    assert (state.reported, state.next_due) == ({"a": DEAD}, None)
     state = step(state, 1.6, a=HEALTHY)
     assert state.next_due == 2.6
-    assert step(state, 2.0, a=HEALTHY).told == {"a": DEAD}
-    assert step(state, 2.6, a=HEALTHY).told == {"a": HEALTHY}
+    assert step(state, 2.0, a=HEALTHY).reported == {"a": DEAD}
+    assert step(state, 2.6, a=HEALTHY).reported == {"a": HEALTHY}
 
 
 def test_a_flapping_device_is_told_as_unhealthy_once() -> None:
@@ -51,13 +51,13 @@ def test_a_flapping_device_is_told_as_unhealthy_once() -> None:
     seen = []
     for tick in range(100):
         state = step(state, tick * 0.1, a=HEALTHY if tick % 2 else DEAD)
-        seen.append(state.told["a"])
+        seen.append(state.reported["a"])
     assert set(seen) == {DEAD}
 
 
 def test_another_cause_is_told_at_once_while_it_stays_unhealthy() -> None:
     state = step(step(Dampening(), 0.0, a=DEAD), 0.1, a=DOWN)
-    assert state.told == {"a": DOWN}
+    assert state.reported == {"a": DOWN}
 
 
 def test_each_device_recovers_by_its_own_clock_and_the_first_due_counts() -> None:
@@ -66,25 +66,25 @@ def test_each_device_recovers_by_its_own_clock_and_the_first_due_counts() -> Non
     state = step(state, 1.5, a=HEALTHY, b=HEALTHY)
     assert state.next_due == 2.0
     state = step(state, 2.0, a=HEALTHY, b=HEALTHY)
-    assert (state.told, state.next_due) == ({"a": HEALTHY, "b": DEAD}, 2.5)
+    assert (state.reported, state.next_due) == ({"a": HEALTHY, "b": DEAD}, 2.5)
 
 
 def test_a_device_that_left_is_forgotten_and_comes_back_as_new() -> None:
     state = step(step(Dampening(), 0.0, a=DEAD, b=DEAD), 1.0, a=HEALTHY)
-    assert (set(state.told), set(state.recovering)) == ({"a"}, {"a"})
+    assert (set(state.reported), set(state.recovering)) == ({"a"}, {"a"})
     state = step(state, 1.1, b=HEALTHY)
-    assert state == Dampening(told={"b": HEALTHY})
+    assert state == Dampening(reported={"b": HEALTHY})
 
 
 def test_without_a_hold_good_news_passes_at_once() -> None:
     state = dampen(dampen(Dampening(), {"a": DEAD}, 0.0, 0.0), {"a": HEALTHY}, 0.0, 0.0)
-    assert state == Dampening(told={"a": HEALTHY})
+    assert state == Dampening(reported={"a": HEALTHY})
 
 
 def test_a_hold_that_is_configured_shorter_does_not_hasten_what_is_under_way() -> None:
-    state = dampen(Dampening(told={"a": DEAD}), {"a": HEALTHY}, 0.0, 10.0)
-    assert dampen(state, {"a": HEALTHY}, 5.0, 1.0).told == {"a": DEAD}
-    assert dampen(state, {"a": HEALTHY}, 10.0, 1.0).told == {"a": HEALTHY}
+    state = dampen(Dampening(reported={"a": DEAD}), {"a": HEALTHY}, 0.0, 10.0)
+    assert dampen(state, {"a": HEALTHY}, 5.0, 1.0).reported == {"a": DEAD}
+    assert dampen(state, {"a": HEALTHY}, 10.0, 1.0).reported == {"a": HEALTHY}
 
 
 @given(st.lists(st.tuples(st.floats(0, 3), st.sampled_from([HEALTHY, DEAD, DOWN])), max_size=30))
@@ -97,8 +97,8 @@ def test_what_is_told_is_never_better_than_the_truth_of_the_last_second(
         state = step(state, now, a=health)
         if not health.healthy:
             last_bad = now
-            assert state.told["a"] == health
+            assert state.reported["a"] == health
         elif last_bad is None:
-            assert state.told["a"].healthy
-        elif state.told["a"].healthy:
+            assert state.reported["a"].healthy
+        elif state.reported["a"].healthy:
             assert now - last_bad >= HOLD_S

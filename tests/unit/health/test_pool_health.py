@@ -66,7 +66,7 @@ def test_recovery_waits_for_the_hold_of_the_pool() -> None:
 def test_a_device_whose_file_could_not_be_written_is_unhealthy() -> None:
     pool_health = seen(unwritten={B: UNWRITTEN})
     assert [d.healthy for d in pool_health.offer().devices] == [True, False]
-    assert pool_health.state.told[B] == UNWRITTEN
+    assert pool_health.state.reported[B] == UNWRITTEN
 
 
 def test_a_vanished_device_that_a_pod_holds_stays_in_the_offer_as_unhealthy() -> None:

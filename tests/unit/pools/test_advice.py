@@ -141,7 +141,7 @@ def test_a_pf_whose_sub_functions_pods_use(node: Node) -> None:
     sub = node.host.sf(OTHER, 88, "ens2f0s88")
     pods = AllocatedDevices(holders={sub: PodOwner("example.com/sf", "worker", "test", "main")})
     assert node.why(pool("pf", {"pciAddresses": [OTHER]}), held=pods) == (
-        f"a PF whose sub-functions pods use is never a device: {OTHER} "
+        f"PFs are not allocated while pods use their sub-functions: {OTHER} "
         f"(pods use its sub-functions: {sub})"
     )
 
@@ -152,8 +152,8 @@ def test_the_uplink_is_never_the_example_for_binding(node: Node) -> None:
 
 def test_wrong_vendor(node: Node) -> None:
     assert node.why(pool("vf", {"vendors": ["15b3"]})) == (
-        "vendors 15b3 leaves none of 5 functions: vendor 8086 (5); write one of these into "
-        "vendors; `lspci -nn` shows the ids of all functions"
+        "vendors 15b3 leaves none of 5 functions: vendor 8086 (5); set vendors to one of "
+        "these; `lspci -nn` shows the ids of all functions"
     )
 
 
@@ -171,8 +171,8 @@ def test_the_name_of_the_pf_changed(node: Node) -> None:
 
 def test_a_glob_that_fits_no_pf(node: Node) -> None:
     why = node.why(pool("vf", {"pfNames": ["mlx-*"]}))
-    assert "no PF on this host fits mlx-*; PFs here: eno1, ens1f0" in why
-    assert why.endswith("write the name of one of these, or a pattern that fits it")
+    assert "no PF on this host matches mlx-*; PFs here: eno1, ens1f0" in why
+    assert why.endswith("write the name of one of these, or a pattern that matches it")
 
 
 def test_vfs_that_were_not_created_of_a_named_pf(node: Node) -> None:
@@ -185,21 +185,21 @@ def test_vfs_that_were_not_created_of_a_named_pf(node: Node) -> None:
 def test_vfs_that_were_not_created_by_their_device_id(node: Node) -> None:
     node.host.remove_vfs(PF)
     assert node.why(pool("vf", {"devices": ["1889"]})).endswith(
-        "these are PFs without VFs, which could have up to 128: eno1 (0000:18:00.0), "
+        "these PFs have no VFs and support up to 128: eno1 (0000:18:00.0), "
         "ens1f0 (0000:3b:00.0): write a number to /sys/bus/pci/devices/ADDRESS/sriov_numvfs"
     )
 
 
 def test_a_range_outside_of_what_exists(node: Node) -> None:
     why = node.why(pool("vf", {"pfNames": ["ens1f0#8-15"]}))
-    assert "ens1f0#8-15 names functions that do not exist: ens1f0 has 4 (index 0 to 3)" in why
+    assert "ens1f0#8-15 covers functions that do not exist: ens1f0 has 4 (index 0 to 3)" in why
     assert why.endswith("make more VFs by sriov_numvfs (at most ens1f0 128)")
 
 
 def test_in_use_by_the_host(node: Node) -> None:
     assert node.why(pool("vf", {"pciAddresses": [UPLINK]})) == (
         "in use by the host: 0000:18:00.0 (eno1 carries the default route); select other "
-        'functions, or set "allowInUse": true if the host can do without'
+        'functions, or set "allowInUse": true if the host does not need them'
     )
 
 
@@ -234,14 +234,14 @@ def test_a_link_type_is_asked_of_functions_whose_pf_has_no_netdev_either(node: N
 
 def test_a_missing_rdma_module(node: Node) -> None:
     why = node.why(pool("vf", PF0 | {"isRdma": True}))
-    assert "load the kernel module that makes them (irdma for vendor 8086)" in why
+    assert "load the kernel module that creates them (irdma for vendor 8086)" in why
     assert why.endswith("name enable_rdma`, or leave isRdma out")
 
 
 def test_the_device_type_is_not_on_this_host(node: Node) -> None:
     assert node.why(pool("fec", {"vendors": ["8086"]}, deviceType="accelerator")) == (
         "no accelerator function (PCI class 0x12) on this host; there are netDevice (6): "
-        'is "deviceType": "accelerator" what you want?'
+        'is "deviceType": "accelerator" intended?'
     )
 
 

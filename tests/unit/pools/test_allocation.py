@@ -292,7 +292,7 @@ def test_ids_that_the_pool_does_not_hold_are_refused_all_named() -> None:
 
 def test_a_device_that_is_gone_from_the_host_is_refused() -> None:
     chosen = assigned(host(PF0), pool("vf"), held=held("vf", function())).pools[0]
-    with pytest.raises(DeviceNotUsableError, match=r"^0000:3b:02\.0: is gone from the host$"):
+    with pytest.raises(DeviceNotUsableError, match=r"^0000:3b:02\.0: is no longer on the host$"):
         answer(chosen)
 
 

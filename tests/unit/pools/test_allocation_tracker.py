@@ -210,12 +210,12 @@ def test_what_pods_hold_is_complete_once_kubelet_has_told_anything() -> None:
 
 def test_kubelets_word_is_put_over_an_answer_of_our_own() -> None:
     elsewhere = attrs.evolve(POD, resource="intel.com/other")
-    tracker = AllocationTracker(told={"a": elsewhere}).allocated("intel.com/vf", ["a"], now=1.0)
+    tracker = AllocationTracker(reported={"a": elsewhere}).allocated("intel.com/vf", ["a"], now=1.0)
     assert tracker.held.holders == {"a": elsewhere}
 
 
 def test_facts_are_remembered_of_held_devices_only_and_forgotten_when_they_are_freed() -> None:
-    tracker = AllocationTracker(told={VFS[1].id: POD}).remembering(VFS)
+    tracker = AllocationTracker(reported={VFS[1].id: POD}).remembering(VFS)
     assert tracker.held.remembered == {VFS[1].id: VFS[1]}
     assert tracker.remembering(()) == tracker
     assert tracker.confirmed({}, asked_at=1.0).remembered == {}
@@ -223,7 +223,9 @@ def test_facts_are_remembered_of_held_devices_only_and_forgotten_when_they_are_f
 
 
 def test_the_newest_facts_of_a_held_device_are_the_ones_remembered() -> None:
-    tracker = AllocationTracker(told={VFS[1].id: POD}).remembering([VFS[1]]).remembering([HIDDEN])
+    tracker = (
+        AllocationTracker(reported={VFS[1].id: POD}).remembering([VFS[1]]).remembering([HIDDEN])
+    )
     assert tracker.held.fact_of(HIDDEN.id, NET_DEVICE) == HIDDEN
 
 

@@ -152,7 +152,7 @@ NOTHING = (
     "other PCI classes"
 )
 ABSENT = (
-    "classes: no function of PCI class 0x0380 on this host that a pool could have; present: 0x0b40 "
+    "classes: no function of PCI class 0x0380 on this host for a pool; present: 0x0b40 "
     "(co-processor, such as a crypto engine) (2)"
 )
 
@@ -253,7 +253,7 @@ def test_where_no_pf_has_a_name_no_name_is_asked_for(host: HostBuilder) -> None:
     host.set_driver("0000:3b:00.0", "vfio-pci")
     pools = assigned(host, pool("n", {"pfNames": ["ens9"]}))
     (why,) = advise(pools.pools[0], pools).why_empty
-    assert "named by rootDevices: 0000:3b:00.0" in why
+    assert "without a netdev here by rootDevices: 0000:3b:00.0" in why
     assert "one of these" not in why
 
 

@@ -134,7 +134,7 @@ SFS = pool("sf", {"auxTypes": ["sf"]}, deviceType="auxNetDevice")
     [
         ({"netdev_parents": (("bond1", ("v0",)),), "masters": (("v0", "bond1"),)}, "part of bond1"),
         ({"netdev_parents": (("v0.7", ("v0",)),)}, "carries v0.7"),
-        ({"routed_netdevs": ("v0",)}, "has an address and a route of its own"),
+        ({"routed_netdevs": ("v0",)}, "has an IP address and a route"),
     ],
     ids=["bond", "VLAN", "address and route"],
 )

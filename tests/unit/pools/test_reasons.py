@@ -41,7 +41,7 @@ def test_a_pf_with_vfs_is_told_as_never_a_device() -> None:
     pools = assigned(NODE, pool("vf"))
     assert why(pools, PF0.id) == (
         Refusal.HAS_VFS,
-        "a PF with VFs (2) is never a device: its VFs are",
+        "a PF with VFs (2): pods get its VFs, never the PF itself",
     )
 
 
@@ -88,7 +88,7 @@ def test_what_a_pod_holds_under_a_retired_resource_tells_so() -> None:
     holding = "held by pod default/pod as intel.com/retired"
     assert why(pools, VF0.id) == (
         Refusal.HELD,
-        f"not in intel.com/vf: {holding}, which is not configured (any more)",
+        f"not in intel.com/vf: {holding}, which is not a configured resource",
     )
 
 
@@ -97,7 +97,7 @@ def test_a_device_that_waits_for_a_quiet_host_tells_so() -> None:
     waiting = attrs.evolve(pools, pools=(attrs.evolve(pools.pools[0], members=()),))
     assert why(waiting, VF0.id) == (
         Refusal.UNSETTLED,
-        "not in intel.com/vf: matches, and joins as soon as the host is quiet",
+        "not in intel.com/vf: matches; will join once the host settles",
     )
 
 
@@ -136,7 +136,7 @@ def test_a_pool_of_another_kind_says_what_it_takes() -> None:
     verdict = pool_verdict(VF0, pools.config.pools[0], pools)
     assert (verdict.refusal, verdict.text) == (
         Refusal.NO_POOL_OF_KIND,
-        "is a netDevice, the pool takes accelerator",
+        "has deviceType netDevice, the pool has accelerator",
     )
     assert verdict.objects == ()
 

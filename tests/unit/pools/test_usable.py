@@ -94,7 +94,7 @@ def test_a_pf_whose_sub_function_a_pod_holds_is_never_a_device(allow: bool) -> N
     assert members(pools) == {"pf": [], "sf": [FREE.id]}
     assert why(pools, MLX) == (
         Refusal.SUB_FUNCTIONS,
-        f"not in intel.com/pf: pods use its sub-functions: {FREE.id}: such a PF is never a device",
+        f"not in intel.com/pf: pods use its sub-functions: {FREE.id}: such a PF is never allocated",
     )
     assert ("without SFs in use", 0) in [(s.step, s.remaining) for s in pools.pools[0].funnel]
 

@@ -140,7 +140,7 @@ def test_while_holders_are_not_known_a_function_in_a_pod_perhaps_joins_no_later_
     """Its netdev is not here, and the RDMA device that the first pool asks for may be with it."""
     pools = assign(host(PF0, SOUND, HIDDEN), POOLS, AllocatedDevices(awaited=True))
     assert members(pools) == {"rdma": [B], "any": []}
-    assert "once kubelet has said which devices pods hold" in reason(HIDDEN, pools).text
+    assert "once kubelet has reported which devices pods hold" in reason(HIDDEN, pools).text
     for held in (AllocatedDevices(), AllocatedDevices(complete=True)):
         pools = assign(host(PF0, SOUND, HIDDEN), POOLS, held)
         assert members(pools) == {"rdma": [B], "any": [A]}
@@ -165,4 +165,4 @@ def test_what_is_not_hidden_in_a_pod_joins_at_once(device: object) -> None:
 
 
 def test_a_holder_by_the_checkpoint_is_told_by_the_uid_of_its_pod() -> None:
-    assert str(CLAIMED) == "the pod with the UID uid-1, by kubelet's checkpoint"
+    assert str(CLAIMED) == "the pod with the UID uid-1 (from kubelet's checkpoint)"

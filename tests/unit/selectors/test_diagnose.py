@@ -56,7 +56,7 @@ def test_nothing_is_said_of_what_can_match(key: str, values: list[str]) -> None:
             ["101e"],
             (
                 "devices: no netDevice with device id 101e on this host; present (vendor:device): "
-                "8086:154c (2), 8086:1572 (1); 0000:3b:00.1 could have VFs, but its "
+                "8086:154c (2), 8086:1572 (1); 0000:3b:00.1 supports VFs, but its "
                 "sriov_numvfs is 0"
             ),
         ),
@@ -103,7 +103,7 @@ def test_nothing_is_said_of_what_can_match(key: str, values: list[str]) -> None:
         (
             "pfNames",
             ["mlx-*"],
-            "pfNames: no PF on this host fits mlx-*; PFs here: pf0, pf1",
+            "pfNames: no PF on this host matches mlx-*; PFs here: pf0, pf1",
         ),
         (
             "pfNames",
@@ -124,12 +124,12 @@ def test_nothing_is_said_of_what_can_match(key: str, values: list[str]) -> None:
         (
             "pfNames",
             ["pf0#8-15"],
-            "pfNames: pf0#8-15 names functions that do not exist: pf0 has 2 (index 0 to 1)",
+            "pfNames: pf0#8-15 covers functions that do not exist: pf0 has 2 (index 0 to 1)",
         ),
         (
             "pfNames",
             ["pf0#0-15"],
-            "pfNames: pf0#0-15 reaches past the last VF: pf0 has 2 (up to index 1)",
+            "pfNames: pf0#0-15 extends beyond the last VF: pf0 has 2 (up to index 1)",
         ),
         (
             "rootDevices",
@@ -157,14 +157,14 @@ def test_nothing_is_said_of_what_can_match(key: str, values: list[str]) -> None:
         (
             "ddpProfiles",
             ["GTPv1"],
-            "ddpProfiles: no netDevice runs the profile 'GTPv1' on this host; present: none",
+            "ddpProfiles: no netDevice has the profile 'GTPv1' on this host; present: none",
         ),
         (
             "isRdma",
             [True],
             (
                 "isRdma: no netDevice on this host has an RDMA device; load the kernel module that "
-                "makes them (irdma for vendor 8086)"
+                "creates them (irdma for vendor 8086)"
             ),
         ),
         (
@@ -173,7 +173,7 @@ def test_nothing_is_said_of_what_can_match(key: str, values: list[str]) -> None:
             (
                 "vdpaType: no netDevice on this host has a vDPA device of type vhost; present: "
                 "none; "
-                "make one with 'vdpa dev add' and bind it to vhost_vdpa"
+                "create one with 'vdpa dev add' and bind it to vhost_vdpa"
             ),
         ),
     ],
@@ -204,8 +204,8 @@ def test_functions_without_a_driver_are_counted() -> None:
 def test_rdma_is_not_promised_to_functions_bound_to_vfio() -> None:
     assert told("isRdma", True, on=host(PF0, VF1)) == (
         (
-            "isRdma: no netDevice on this host has an RDMA device; functions bound to a userspace "
-            "driver (vfio-pci) never have one"
+            "isRdma: no netDevice on this host has an RDMA device; functions that are bound to a "
+            "userspace driver (vfio-pci) have none"
         ),
     )
 
@@ -217,13 +217,15 @@ def test_one_rdma_device_is_enough_to_say_nothing() -> None:
 def test_a_netdev_that_is_no_pf_is_recognised() -> None:
     other = vf("0000:3b:02.0", PF0, 0, netdevs=(Netdev("eth5"),))
     (hint,) = told("pfNames", "eth5", on=host(PF0, other))
-    assert hint.endswith("; eth5 is the netdev of 0000:3b:02.0, which is no PF: use pciAddresses")
+    assert hint.endswith(
+        "; eth5 is the netdev of 0000:3b:02.0, which is not a PF: use pciAddresses"
+    )
 
 
 def test_a_kind_is_not_looked_for_among_others() -> None:
     accelerator = pf("0000:f7:00.0", None, kind=ACCELERATOR)
     assert told("pciAddresses", "f7:00.0", on=host(accelerator)) == (
-        "pciAddresses: 0000:f7:00.0 is of deviceType accelerator, this pool of netDevice",
+        "pciAddresses: 0000:f7:00.0 has deviceType accelerator, this pool has netDevice",
     )
 
 
@@ -237,7 +239,7 @@ def test_gaps_between_sfnums_are_normal() -> None:
     snapshot = host(IDLE, sf(IDLE, 4, 1), sf(IDLE, 88, 2))
     assert told("pfNames", "pf1#0-99", on=snapshot, kind=AUX_NET_DEVICE) == ()
     assert told("pfNames", "pf1#5-9", on=snapshot, kind=AUX_NET_DEVICE) == (
-        "pfNames: pf1#5-9 names functions that do not exist: pf1 has 2 (index 4 to 88)",
+        "pfNames: pf1#5-9 covers functions that do not exist: pf1 has 2 (index 4 to 88)",
     )
     assert told("auxTypes", "eth", on=snapshot, kind=AUX_NET_DEVICE) == (
         "auxTypes: no auxiliary network device of type eth on this host; present: sf (2)",
@@ -259,7 +261,7 @@ def test_pfs_that_have_functions_and_no_netdev_are_named_by_address() -> None:
     (hint,) = told("pfNames", "zz9", on=host(PF0, VF0, nameless, vf("0000:5e:02.0", nameless)))
     assert hint == (
         "pfNames: no PF on this host is named zz9; PFs here: pf0; "
-        "PFs without a netdev here are named by rootDevices: 0000:5e:00.0"
+        "select PFs without a netdev here by rootDevices: 0000:5e:00.0"
     )
 
 

@@ -230,7 +230,7 @@ def test_judging_goes_on_after_the_first_refusal() -> None:
         (
             "isRdma",
             attrs.evolve(BARE, rdma_enabled=True),
-            "RDMA enabled, its RDMA device is not here",
+            "RDMA enabled, but its RDMA device is not in this network namespace",
         ),
         ("vdpaType", VF1, "vDPA device vdpa0 of type vhost"),
         ("vdpaType", BARE, "no vDPA device"),
