@@ -25,7 +25,7 @@ def changed_facts(roots: Roots, devices: tuple[Device, ...]) -> dict[str, str]:
 def _changes(sys: int, device: Device) -> Iterator[str]:
     with sysfs.folder(_path(sys, device), sys) as folder:
         if folder is None:
-            yield "it is gone from the host"
+            yield "it is no longer on the host"
             return
         driver = pci.driver(folder)
         if driver != device.driver:
