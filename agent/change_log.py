@@ -1,9 +1,9 @@
-"""Logs what changed in pools and health, and why."""
+"""Log events about changes in pools and health, with their causes."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from agent import logs
@@ -42,25 +42,24 @@ DEVICES_SHOWN = 64
 """How many ids a line lists; of the others it has only the number."""
 
 
-def log_health_changes(resource: str, found: tuple[Change, ...]) -> None:
-    """Log one event for each kind of change and each cause, with its devices."""
-    for (what, health), device_ids in grouped(found).items():
-        count, devices = len(device_ids), join_ids(device_ids)
+def health_events(
+    resource: str, changes: tuple[Change, ...]
+) -> Iterator[DevicesChanged | DevicesHealthy]:
+    """One event for each kind of change and each cause, with its devices."""
+    for (what, health), ids in grouped(changes).items():
+        count, devices = len(ids), join_ids(ids)
         if what == "healthy":
-            logs.emit(DevicesHealthy(resource=resource, count=count, devices=devices))
-            continue
-        event = _CHANGES[what]
-        if health.healthy:
-            logs.emit(event(resource=resource, count=count, devices=devices))
+            yield DevicesHealthy(resource=resource, count=count, devices=devices, device_ids=ids)
+        elif health.healthy:
+            yield _CHANGES[what](resource=resource, count=count, devices=devices, device_ids=ids)
         else:
-            logs.emit(
-                event(
-                    resource=resource,
-                    count=count,
-                    cause=str(health.cause),
-                    detail=health.detail,
-                    devices=devices,
-                )
+            yield _CHANGES[what](
+                resource=resource,
+                count=count,
+                cause=str(health.cause),
+                detail=health.detail,
+                devices=devices,
+                device_ids=ids,
             )
 
 

@@ -19,8 +19,7 @@ from agent.event_history import EventHistory
 from agent.events.endpoints import EndpointsUnavailable
 from agent.events.plugin import StreamOpened
 from agent.options import RunOptions
-from agent.state_events import HealthChanged
-from agent.status.health_since import LastTransitions
+from agent.status.health_since import HEALTH_EVENTS, LastTransitions
 from agent.tasks import Retry, keep_running, run_all
 
 if TYPE_CHECKING:
@@ -65,7 +64,8 @@ class Endpoints:
 
     def __enter__(self) -> Self:
         self._stack.callback(logs.follow(self.history.note))
-        self._stack.callback(self._bus.on(HealthChanged, self.dates.note))
+        for change in HEALTH_EVENTS:
+            self._stack.callback(self._bus.on(change, self.dates.note))
         if self._options.http_address:
             from agent.http.counters import Recorder  # noqa: PLC0415 - only if needed
 

@@ -18,8 +18,8 @@ from agent import blocking, logs
 from agent.attrs_classes import define
 from agent.bus import Bus
 from agent.change_log import (
+    health_events,
     join_ids,
-    log_health_changes,
     log_pool,
     log_removed,
     log_unproven_links,
@@ -48,7 +48,7 @@ from agent.pools.allocated import AllocatedDevices, PodOwner
 from agent.pools.allocation_tracker import REST_S, AllocationTracker
 from agent.pools.assign import assign
 from agent.pools.pool import Pool, Pools
-from agent.state_events import HealthChanged, HoldersReported, PoolsChanged
+from agent.state_events import HoldersReported, PoolsChanged
 
 HOLDERS_AWAITED_S = 30.0
 """How long devices that an earlier pool may have given wait for kubelet's first report."""
@@ -330,12 +330,12 @@ class Reconciler:
             self._bus.publish(PoolsChanged())
 
     async def _report_changes(self, before: Mapping[str, PoolHealth]) -> None:
-        """Log and publish whose health changed."""
+        """Publish, and thereby log, which devices were added, removed, or changed their health."""
         after = self.pools_health
         for resource in dict.fromkeys((*before, *after)):
             if found := changes(before.get(resource), after.get(resource)):
-                log_health_changes(resource, found)
-                self._bus.publish(HealthChanged(resource, found))
+                for event in health_events(resource, found):
+                    self._bus.publish(event)
                 await self._give_way()
 
     def _log_unproven(self, before: Mapping[str, PoolHealth]) -> None:

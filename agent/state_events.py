@@ -1,9 +1,8 @@
-"""Bus events about pools: what pods hold, what a pass assigned, and whose health changed."""
+"""Bus events about pools: which devices are allocated, and that a pass changed the pools."""
 
 from __future__ import annotations
 
 from agent.attrs_classes import frozen
-from agent.health.pool_health import Change
 from agent.pools.allocation_tracker import KubeletReport
 
 
@@ -19,11 +18,3 @@ class HoldersReported:
 @frozen
 class PoolsChanged:
     """A pass assigned other devices to the pools than the pass before."""
-
-
-@frozen
-class HealthChanged:
-    """Devices of a resource were added or removed, or changed the health that kubelet gets."""
-
-    resource: str
-    changes: tuple[Change, ...]

@@ -1,4 +1,4 @@
-"""Events of devices that come, go or change their health."""
+"""Events of devices that join or leave a pool, or change their health."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from logging import INFO, WARNING
 from agent.events.event import LogEvent
 
 
-class DevicesChanged(LogEvent):
-    """What the events of one kind of change of a pool's devices have in common."""
+class DevicesChanged(LogEvent, unlogged="device_ids"):
+    """Devices of one pool changed in the same way, for the same cause."""
 
     resource: str
     count: int
     cause: str | None = None
+    """Why the devices are, or were, Unhealthy; None for Healthy ones."""
     detail: str | None = None
     devices: str
+    """The ids as text, cut if there are many."""
+    device_ids: tuple[str, ...]
 
 
 class DevicesAdded(DevicesChanged, name="device.added", level=INFO):
@@ -33,12 +36,13 @@ class DevicesUnhealthy(DevicesChanged, name="device.unhealthy", level=WARNING):
     """
 
 
-class DevicesHealthy(LogEvent, name="device.healthy", level=INFO):
+class DevicesHealthy(LogEvent, name="device.healthy", level=INFO, unlogged="device_ids"):
     """Devices recovered, and the agent reported them to kubelet as Healthy."""
 
     resource: str
     count: int
     devices: str
+    device_ids: tuple[str, ...]
 
 
 class DevicesSuspect(LogEvent, name="device.suspect", level=WARNING):

@@ -20,13 +20,13 @@ class LogEvent:
 
     name: ClassVar[str]
     level: ClassVar[int]
-    unlogged: ClassVar[frozenset[str]]
+    unlogged: ClassVar[frozenset[str]] = frozenset()
     """Fields for subscribers alone."""
 
     def __init_subclass__(cls, *, name: str = "", level: int = 0, unlogged: str = "") -> None:
         cls.name = name
         cls.level = level
-        cls.unlogged = frozenset(unlogged.split())
+        cls.unlogged = cls.unlogged | frozenset(unlogged.split())
 
     def __init__(self, **fields: object) -> None:
         self.__dict__.update(fields)

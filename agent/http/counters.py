@@ -14,10 +14,10 @@ from agent.attrs_classes import define
 from agent.bus import Bus
 from agent.events.allocation import AllocationMade, AllocationRefused
 from agent.events.config import ConfigIdle, ConfigLoaded, ConfigReloaded
+from agent.events.devices import DevicesHealthy, DevicesUnhealthy
 from agent.events.event import LogEvent
 from agent.events.plugin import ListPushed, Registered, RegistrationFailed
 from agent.model.events import DevicesAllocated
-from agent.state_events import HealthChanged
 
 PUSH_BOUNDS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 ALLOCATION_BOUNDS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
@@ -77,7 +77,8 @@ class Recorder:
 
     def __enter__(self) -> Counters:
         on, leave = self._bus.on, self._stack.callback
-        leave(on(HealthChanged, self._health))
+        leave(on(DevicesUnhealthy, self._unhealthy))
+        leave(on(DevicesHealthy, self._healthy))
         leave(on(ListPushed, self._push))
         leave(on(Registered, lambda e: self._registration(e.resource, "success")))
         leave(on(RegistrationFailed, lambda e: self._registration(e.resource, "failure")))
@@ -91,12 +92,11 @@ class Recorder:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def _health(self, event: HealthChanged) -> None:
-        for change in event.changes:
-            if change.after is not None and change.before is not None:
-                health = "Healthy" if change.after.healthy else "Unhealthy"
-                key = (event.resource, health, str(change.after.cause))
-                self.counters.transitions[key] += 1
+    def _unhealthy(self, event: DevicesUnhealthy) -> None:
+        self.counters.transitions[event.resource, "Unhealthy", event.cause or ""] += event.count
+
+    def _healthy(self, event: DevicesHealthy) -> None:
+        self.counters.transitions[event.resource, "Healthy", ""] += event.count
 
     def _push(self, event: ListPushed) -> None:
         self.counters.pushed[event.resource] += 1

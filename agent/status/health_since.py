@@ -1,15 +1,29 @@
-"""Remembers when the health of each device changed: the answer to "since when?"."""
+"""Records when the health of each device last changed, for status and explanations."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
 
-from agent.state_events import HealthChanged
+from agent.events.devices import (
+    DevicesAdded,
+    DevicesChanged,
+    DevicesHealthy,
+    DevicesRemoved,
+    DevicesUnhealthy,
+)
+
+HEALTH_EVENTS: tuple[type[DevicesChanged | DevicesHealthy], ...] = (
+    DevicesAdded,
+    DevicesRemoved,
+    DevicesUnhealthy,
+    DevicesHealthy,
+)
+"""The events that :meth:`LastTransitions.note` must receive."""
 
 
 class LastTransitions:
-    """Since when each device in a pool has had the health that kubelet is told of."""
+    """Since when each device of a pool has had the health that was reported to kubelet."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
@@ -17,18 +31,18 @@ class LastTransitions:
 
     @property
     def changed_at(self) -> Mapping[str, float]:
-        """Device id -> seconds since 1970: its last change, or when it came into its pool."""
+        """Device id -> time (s since 1970) of its last change, or when it joined its pool."""
         return {device_id: when for device_id, (_, when) in self._changed.items()}
 
-    def note(self, event: HealthChanged) -> None:
-        """Take in the changes of one pool; a device that leaves it is forgotten.
+    def note(self, event: DevicesChanged | DevicesHealthy) -> None:
+        """Record the changes of one pool; forget a device that leaves it.
 
-        A device that moves comes into its new pool before or after it leaves the old one: only
-        the pool that dated it last takes its date away.
+        A device that moves joins its new pool before or after it leaves the old one, so only the
+        pool that recorded its time last may remove it.
         """
-        dated = (event.resource, self._clock())
-        for change in event.changes:
-            if change.after is not None:
-                self._changed[change.device_id] = dated
-            elif self._changed.get(change.device_id, ("",))[0] == event.resource:
-                del self._changed[change.device_id]
+        recorded = (event.resource, self._clock())
+        for device_id in event.device_ids:
+            if not isinstance(event, DevicesRemoved):
+                self._changed[device_id] = recorded
+            elif self._changed.get(device_id, ("",))[0] == event.resource:
+                del self._changed[device_id]

@@ -22,7 +22,7 @@ BRIEF_S = 1.0
 """A shorter interruption is not logged, for example while kubelet restarts."""
 START_S = 10.0
 """How long a start may take before the agent logs why it is not ready."""
-# Not HealthChanged: Unhealthy devices are served too, and a burst would repeat the whole check.
+# No events of health: Unhealthy devices are served too, and a burst would repeat the whole check.
 _CAUSES = (
     ConfigChanged,
     ConfigRejected,

@@ -3,10 +3,11 @@ from __future__ import annotations
 import attrs
 import pytest
 
+from agent import logs
 from agent.change_log import (
     funnel_text,
+    health_events,
     join_ids,
-    log_health_changes,
     log_pool,
     log_removed,
     why_empty,
@@ -24,6 +25,11 @@ DEAD = Health(Cause.NO_CARRIER, "PF pf0 has no carrier")
 PF0 = pf("0000:3b:00.0", "pf0", num_vfs=2)
 VFS = tuple(vf(f"0000:3b:02.{i}", PF0, i) for i in range(2))
 NODE = host(PF0, *VFS)
+
+
+def log_health(*changes: Change) -> None:
+    for event in health_events("intel.com/vf", changes):
+        logs.emit(event)
 
 
 def tell_pools(before: Pools, after: Pools) -> None:
@@ -50,7 +56,7 @@ def tell_pools(before: Pools, after: Pools) -> None:
 def test_each_kind_of_change_is_an_event_with_its_cause(
     log_lines: LogLines, change: Change, event: str, fields: dict[str, str]
 ) -> None:
-    log_health_changes("intel.com/vf", (change,))
+    log_health(change)
     assert log_lines.events() == [event]
     assert log_lines.fields(event) == [
         {"resource": "intel.com/vf", "count": 1, **fields, "devices": "a"}
@@ -58,7 +64,7 @@ def test_each_kind_of_change_is_an_event_with_its_cause(
 
 
 def test_devices_that_share_a_change_and_its_cause_share_a_line(log_lines: LogLines) -> None:
-    log_health_changes("intel.com/vf", tuple(Change(str(n), HEALTHY, DEAD) for n in range(256)))
+    log_health(*(Change(str(n), HEALTHY, DEAD) for n in range(256)))
     (line,) = log_lines.fields("device.unhealthy")
     assert line["count"] == 256
     assert line["devices"].endswith(",62,63,... 192 more")

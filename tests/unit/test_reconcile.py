@@ -7,6 +7,7 @@ import pytest
 
 from agent.bus import Bus
 from agent.config.watcher import ConfigChanged
+from agent.events.devices import DevicesHealthy, DevicesUnhealthy
 from agent.health.verdict import Cause, Health
 from agent.model.answers import DeviceListing
 from agent.model.events import (
@@ -23,7 +24,7 @@ from agent.model.snapshot import Snapshot
 from agent.pools.allocated import PodOwner
 from agent.pools.allocation_tracker import CONFIRM_WITHIN_S, REST_S, KubeletReport
 from agent.reconcile import HOLDERS_AWAITED_S, RETRY_FILES_S, Reconciler
-from agent.state_events import HealthChanged, HoldersReported, PoolsChanged
+from agent.state_events import HoldersReported, PoolsChanged
 from agent.watch.rescan import QUIET_S
 from tests.support.devices import host, vf
 from tests.support.log_lines import LogLines
@@ -193,7 +194,7 @@ async def test_streams_have_their_turns_before_anybody_is_told_of_a_change(
 
         monkeypatch.setattr(type(at.fleet), "apply", lambda _, *given: noted(*given))
         sending = asyncio.create_task(stream())
-        at.bus.on(HealthChanged, lambda _: order.append("told"))
+        at.bus.on(DevicesUnhealthy, lambda _: order.append("told"))
         await asyncio.sleep(1.0)
         at.bus.publish(carrier(up=False))
         await asyncio.sleep(1.0)
@@ -424,9 +425,10 @@ async def test_a_spec_that_cannot_be_written_makes_devices_unhealthy_until_it_ca
 
 async def test_events_and_lines_tell_what_changed_once_per_change(log_lines: LogLines) -> None:
     async with node(*family(2)) as at:
-        told: list[HealthChanged] = []
+        told: list[DevicesUnhealthy | DevicesHealthy] = []
         assignments: list[PoolsChanged] = []
-        at.bus.on(HealthChanged, told.append)
+        at.bus.on(DevicesUnhealthy, told.append)
+        at.bus.on(DevicesHealthy, told.append)
         at.bus.on(PoolsChanged, assignments.append)
         at.bus.publish(carrier(up=False))
         await asyncio.sleep(1.0)
@@ -434,7 +436,7 @@ async def test_events_and_lines_tell_what_changed_once_per_change(log_lines: Log
         await asyncio.sleep(1.0)
         at.bus.publish(carrier(up=True))
         await asyncio.sleep(10.0)
-        assert [len(e.changes) for e in told] == [2, 2]
+        assert [e.count for e in told] == [2, 2]
         assert assignments == []
     assert log_lines.events() == [
         "device.added",

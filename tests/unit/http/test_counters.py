@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from agent.bus import Bus
+from agent.change_log import health_events
 from agent.events.allocation import AllocationMade, AllocationRefused
 from agent.events.config import ConfigReloaded
 from agent.events.plugin import ListPushed, Registered, RegistrationFailed
@@ -13,11 +14,10 @@ from agent.health.pool_health import Change
 from agent.health.verdict import HEALTHY, Cause, Health
 from agent.http.counters import Counters, Histogram, Recorder
 from agent.model.events import DevicesAllocated
-from agent.state_events import HealthChanged
 
 SICK = Health(Cause.PF_DOWN)
 REGISTERED = Registered(resource="r", method="legacy", generation=1, socket="r.sock")
-DOWN = HealthChanged("r", (Change("a", HEALTHY, SICK), Change("b", HEALTHY, SICK)))
+DOWN = (Change("a", HEALTHY, SICK), Change("b", HEALTHY, SICK))
 
 
 def pushed(seen_at: float | None = None) -> ListPushed:
@@ -71,8 +71,8 @@ def test_registrations_and_their_failures_are_counted(agent: Agent, counted: Cou
 def test_transitions_count_devices_by_cause_and_not_those_that_come_or_go(
     agent: Agent, counted: Counters
 ) -> None:
-    agent.tell(DOWN, HealthChanged("r", (Change("c", None, SICK), Change("d", SICK, None))))
-    agent.tell(HealthChanged("r", (Change("a", SICK, HEALTHY),)))
+    changes = (*DOWN, Change("c", None, SICK), Change("d", SICK, None))
+    agent.tell(*health_events("r", changes), *health_events("r", (Change("a", SICK, HEALTHY),)))
     assert counted.transitions == {("r", "Unhealthy", "PF down"): 2, ("r", "Healthy", ""): 1}
 
 

@@ -1,11 +1,17 @@
 from __future__ import annotations
 
+from agent.change_log import health_events
+from agent.events.devices import DevicesChanged, DevicesHealthy
 from agent.health.pool_health import Change
 from agent.health.verdict import HEALTHY, Cause, Health
-from agent.state_events import HealthChanged
 from agent.status.health_since import LastTransitions
 
 SICK = Health(Cause.PF_DOWN)
+
+
+def event_of(resource: str, change: Change) -> DevicesChanged | DevicesHealthy:
+    (event,) = health_events(resource, (change,))
+    return event
 
 
 def dates(*changes: Change) -> dict[str, float]:
@@ -13,7 +19,7 @@ def dates(*changes: Change) -> dict[str, float]:
     clock = iter(range(1, len(changes) + 1))
     found = LastTransitions(clock=lambda: float(next(clock)))
     for change in changes:
-        found.note(HealthChanged("r", (change,)))
+        found.note(event_of("r", change))
     return dict(found.changed_at)
 
 
@@ -34,11 +40,11 @@ def test_a_device_that_goes_is_forgotten() -> None:
 
 
 def test_a_device_that_moves_keeps_the_date_of_its_new_pool_in_either_order() -> None:
-    comes = HealthChanged("new", (Change("a", None, HEALTHY),))
-    goes = HealthChanged("old", (Change("a", HEALTHY, None),))
+    comes = event_of("new", Change("a", None, HEALTHY))
+    goes = event_of("old", Change("a", HEALTHY, None))
     for order in ((comes, goes), (goes, comes)):
         found = LastTransitions(clock=lambda: 5.0)
-        found.note(HealthChanged("old", (Change("a", None, HEALTHY),)))
+        found.note(event_of("old", Change("a", None, HEALTHY)))
         for event in order:
             found.note(event)
         assert found.changed_at == {"a": 5.0}

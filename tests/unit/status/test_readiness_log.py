@@ -8,10 +8,10 @@ import attrs
 import pytest
 
 from agent.bus import Bus
+from agent.change_log import health_events
 from agent.events.host import ScanResumed
 from agent.health.pool_health import Change
 from agent.health.verdict import HEALTHY, Cause, Health
-from agent.state_events import HealthChanged
 from agent.status.readiness_log import BRIEF_S, START_S, ReadinessLogger
 from agent.status.state import AgentState, ScanStatus
 from tests.support.devices import host
@@ -103,7 +103,8 @@ async def test_health_that_changes_is_no_reason_to_look() -> None:
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(ReadinessLogger(bus, state).run())
         await asyncio.sleep(1)
-        bus.publish(HealthChanged("r", (Change("a", HEALTHY, Health(Cause.PF_DOWN)),)))
+        for event in health_events("r", (Change("a", HEALTHY, Health(Cause.PF_DOWN)),)):
+            bus.publish(event)
         await asyncio.sleep(1)
         assert looked == 1
         bus.publish(ScanResumed())
