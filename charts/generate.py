@@ -1,7 +1,7 @@
 """Fills in what the chart says twice: schema descriptions, the schema of a pool, README tables.
 
 The comments of ``values.yaml`` are the source of the descriptions and of the table of values; the
-agent's own tables of pool keys and selectors are the source of a pool's schema; the alerts and
+agent's own JSON Schema is the source of a pool's schema; the alerts and
 ``rights.yaml`` are the sources of their tables, here and in docs/rights.md.
 ``python charts/generate.py`` writes, ``--check`` only compares.
 """
@@ -19,50 +19,11 @@ from typing import Any
 import attrs
 import yaml
 
-from agent.config.pool_keys import MAX_RECOVERY_HOLD_S, POOL_KEYS
-from agent.kinds import KINDS
-from agent.selectors import SELECTORS
-from agent.selectors.selector import Selector, Shape
+from agent.config.json_schema import definitions
 
 CHART = Path(__file__).parent / "sriov-node-agent"
 RIGHTS = Path(__file__).parent / "rights.yaml"
 RIGHTS_PAGE = Path(__file__).parents[1] / "docs/rights.md"
-_TEXT = {"type": "string"}
-_SWITCH = {"type": "boolean"}
-_POOL_VALUES: dict[str, dict[str, Any]] = {
-    "resourceName": {
-        "type": "string",
-        "pattern": "^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$",
-    },
-    "resourcePrefix": {"type": "string", "pattern": "^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"},
-    "deviceType": {"enum": list(KINDS)},
-    "selectors": {
-        "if": {"type": "array"},
-        "then": {"minItems": 1, "items": {"$ref": "#/definitions/selectors"}},
-        "else": {"$ref": "#/definitions/selectors"},
-    },
-    "excludeTopology": _SWITCH,
-    "additionalInfo": {
-        "type": "object",
-        "additionalProperties": {"type": "object", "additionalProperties": _TEXT},
-    },
-    "health": {
-        "type": "object",
-        "additionalProperties": False,
-        "properties": {
-            "link": _SWITCH,
-            "recoveryHoldSeconds": {
-                "type": "number",
-                "minimum": 0,
-                "maximum": int(MAX_RECOVERY_HOLD_S),
-            },
-        },
-    },
-    "advertiseEmpty": _SWITCH,
-    "allowInUse": _SWITCH,
-    "shareIommuGroup": _SWITCH,
-    "allocationPolicy": {"enum": ["packed", "spread", "numa", ""]},
-}
 
 
 @attrs.frozen
@@ -114,22 +75,7 @@ def with_generated(schema: dict[str, Any], values: list[Value]) -> dict[str, Any
             at = at["properties"][name]
         at["description"] = value.comment
     schema |= _cdi_vendors()
-    schema["definitions"] = {
-        "pool": {
-            "type": "object",
-            "additionalProperties": False,
-            "required": ["resourceName", "selectors"],
-            "properties": {
-                key.key: {**_POOL_VALUES[key.key], "description": f"{key.meaning} {key.allowed}."}
-                for key in POOL_KEYS.values()
-            },
-        },
-        "selectors": {
-            "type": "object",
-            "additionalProperties": False,
-            "properties": {s.key: _selector_value(s) for s in SELECTORS.values()},
-        },
-    }
+    schema["definitions"] = definitions()
     return schema
 
 
@@ -144,19 +90,6 @@ def _cdi_vendors() -> dict[str, Any]:
     return {
         "if": {"properties": {"cdi": switched_on}, "required": ["cdi"]},
         "then": {"properties": {**prefix["properties"], "config": {"properties": pools}}},
-    }
-
-
-def _selector_value(selector: Selector) -> dict[str, Any]:
-    shapes: dict[Shape, dict[str, Any]] = {
-        Shape.LIST: {"type": "array", "items": _TEXT},
-        Shape.BOOL: _SWITCH,
-        Shape.CHOICE: {"enum": list(selector.choices)},
-    }
-    kinds = ", ".join(name for name, kind in KINDS.items() if kind in selector.kinds)
-    return {
-        **shapes[selector.shape],
-        "description": f"{selector.meaning} {selector.allowed}. For {kinds}.",
     }
 
 

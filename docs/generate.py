@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
+from agent.cli import schema
 from agent.cli.arguments import COMMANDS, build_parser
 from agent.config.reference import Row, limit_rows, pool_rows, selector_rows
 from agent.events.catalog import catalog
@@ -26,6 +27,9 @@ def configuration() -> str:
             '`{"resourceList": [pool, ...]}`, the file of the SR-IOV network device plugin. Keys',
             "match without regard to case; null is absent; an empty list is no filter. Keys marked",
             "with * are extensions. `sriov-agent validate FILE` checks a file.",
+            "",
+            "`sriov-agent schema` prints the [JSON Schema](configuration.schema.json) of the file.",
+            'Editors find it by a key `"$schema"` beside `"resourceList"`; the agent ignores it.',
             "",
             "## Keys of a pool",
             "",
@@ -222,6 +226,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "adr/index.md": decisions,
     "cli.md": command_line,
     "configuration.md": configuration,
+    "configuration.schema.json": schema.text,
     "log-events.md": log_events,
     "metrics.md": metrics,
 }

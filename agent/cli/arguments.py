@@ -273,6 +273,15 @@ def _add_snapshot(commands: _Commands[_Parser]) -> None:
     _add_host(snapshot)
 
 
+def _add_schema(commands: _Commands[_Parser]) -> None:
+    commands.add_parser(
+        "schema",
+        help="print the JSON Schema of the configuration file",
+        description="Prints the JSON Schema (draft-07) of the configuration file, for editors and "
+        "other tools. validate checks more than a schema can.",
+    )
+
+
 def _add_completion(commands: _Commands[_Parser]) -> None:
     completion = commands.add_parser(
         "completion",
@@ -363,6 +372,7 @@ _ADDERS = {
     "status": _add_status,
     "watch": _add_watch,
     "snapshot": _add_snapshot,
+    "schema": _add_schema,
     "completion": _add_completion,
     "demo": _add_demo,
 }

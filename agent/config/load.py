@@ -20,7 +20,7 @@ from agent.config.limits import MAX_OBJECTS_OF_FILE, MAX_POOLS, MAX_VALUES_OF_FI
 from agent.config.names import env_names, info_name
 from agent.config.other_formats import recognise, recognise_text
 from agent.config.pool import PoolReading, read_pool
-from agent.config.pool_keys import RESOURCE_LIST
+from agent.config.pool_keys import RESOURCE_LIST, SCHEMA_KEY
 from agent.config.problems import Located, Problems, found
 from agent.config.schema import Config, Problem, Severity
 from agent.config.text_decoding import decode, readable
@@ -130,7 +130,7 @@ def _pools_of(root: Located, file: Problems) -> tuple[Located, ...] | None:
         wanted = f'found {found(root.value)}, wanted an object with "{RESOURCE_LIST}"'
         file.error(root, what or wanted)
         return None
-    entries = read_object(root, KnownKeys(RESOURCE_LIST), file) or {}
+    entries = read_object(root, KnownKeys(RESOURCE_LIST, SCHEMA_KEY), file) or {}
     at = entries.get(RESOURCE_LIST)
     if at is None or not isinstance(at.value, tuple):
         file.error(at or root, f"{RESOURCE_LIST}: found {found(at and at.value)}, wanted a list")

@@ -1,4 +1,4 @@
-"""The keys of a pool: one table for loading, for messages and for the documentation."""
+"""The keys of a pool: one table for loading, messages, the documentation and the JSON Schema."""
 
 from __future__ import annotations
 
@@ -6,9 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent.attrs_classes import frozen
+from agent.config.schema import AllocationPolicy
+from agent.kinds import KINDS
 
 RESOURCE_LIST = "resourceList"
+SCHEMA_KEY = "$schema"
+"""Accepted beside the list for editors, and not read."""
 MAX_RECOVERY_HOLD_S = 3600.0
+_TEXT = {"type": "string"}
+SWITCH = {"type": "boolean"}
 
 
 @frozen(eq=False)
@@ -19,6 +25,8 @@ class PoolKey:
     meaning: str
     allowed: str
     example: Any
+    schema: Mapping[str, Any]
+    """JSON Schema (draft-07) of the value."""
     is_extension: bool = False
     """Not known to the Go plugin, which passes over it."""
 
@@ -29,18 +37,21 @@ _ALL = (
         "Name part of the resource that pods request. Required.",
         "letters, digits, - _ and ., a letter or digit at both ends, at most 63 characters",
         "intel_sriov_dpdk",
+        {"type": "string", "pattern": "^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$"},
     ),
     PoolKey(
         "resourcePrefix",
         "Prefix of the resource; without it the one of the command line.",
         "a lower case DNS name, not ending in kubernetes.io",
         "intel.com",
+        {"type": "string", "pattern": "^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"},
     ),
     PoolKey(
         "deviceType",
         "Which kind of device the pool holds; without it netDevice.",
         "netDevice, accelerator or auxNetDevice",
         "netDevice",
+        {"enum": list(KINDS)},
     ),
     PoolKey(
         "selectors",
@@ -48,12 +59,18 @@ _ALL = (
         "several objects the first that matches has the device.",
         "an object, or a list of at least one object",
         [{"vendors": ["8086"], "drivers": ["vfio-pci"]}],
+        {
+            "if": {"type": "array"},
+            "then": {"minItems": 1, "items": {"$ref": "#/definitions/selectors"}},
+            "else": {"$ref": "#/definitions/selectors"},
+        },
     ),
     PoolKey(
         "excludeTopology",
         "true = kubelet is not told the devices' NUMA nodes.",
         "true or false",
         True,
+        SWITCH,
     ),
     PoolKey(
         "additionalInfo",
@@ -61,6 +78,10 @@ _ALL = (
         "PCI address or auxiliary name override it key by key.",
         "an object of objects of strings",
         {"*": {"token": "abc"}, "0000:3b:02.1": {"token": "def"}},
+        {
+            "type": "object",
+            "additionalProperties": {"type": "object", "additionalProperties": _TEXT},
+        },
     ),
     PoolKey(
         "health",
@@ -68,6 +89,18 @@ _ALL = (
         "good news must hold before kubelet is told (1).",
         f"an object; seconds from 0 to {MAX_RECOVERY_HOLD_S:g}",
         {"link": True, "recoveryHoldSeconds": 5},
+        {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {
+                "link": SWITCH,
+                "recoveryHoldSeconds": {
+                    "type": "number",
+                    "minimum": 0,
+                    "maximum": int(MAX_RECOVERY_HOLD_S),
+                },
+            },
+        },
         is_extension=True,
     ),
     PoolKey(
@@ -75,6 +108,7 @@ _ALL = (
         "true = the resource is registered, with 0 devices, before it has any.",
         "true or false",
         True,
+        SWITCH,
         is_extension=True,
     ),
     PoolKey(
@@ -82,6 +116,7 @@ _ALL = (
         "true = functions that the host uses itself, the default route's too, may be handed out.",
         "true or false",
         False,
+        SWITCH,
         is_extension=True,
     ),
     PoolKey(
@@ -90,6 +125,7 @@ _ALL = (
         "group. For pods that share the group on purpose: only one process can open a group.",
         "true or false",
         False,
+        SWITCH,
         is_extension=True,
     ),
     PoolKey(
@@ -98,6 +134,7 @@ _ALL = (
         "fewest PFs, spread: one per PF in turn, numa: fewest NUMA nodes, empty: lowest first.",
         '"packed", "spread", "numa" or ""',
         "packed",
+        {"enum": [str(policy) for policy in AllocationPolicy]},
         is_extension=True,
     ),
 )
