@@ -51,7 +51,7 @@ async def serve_admin(folder: Path, service: IServable) -> None:
 
 
 async def _serve(path: Path, service: IServable) -> None:
-    bound = await blocking.call("run", path, lambda: _bind(path), undo=_take_back)
+    bound = await blocking.call("run", path, lambda: _bind(path), undo=BoundSocket.discard)
     server = AdmittingServer(
         [service], WireCodec(), max_message_bytes=MAX_REQUEST_BYTES, is_trusted=_is_trusted
     )
@@ -75,12 +75,6 @@ def _bind(path: Path) -> BoundSocket:
         raise _TakenError("another agent serves it")
     path.with_name(f".{path.name}").unlink(missing_ok=True)
     return bind_socket(path)
-
-
-def _take_back(bound: BoundSocket) -> None:
-    """Close a socket that was bound after the limit; runs in a thread."""
-    bound.listener.close()
-    bound.unlink()
 
 
 def _is_trusted(transport: asyncio.BaseTransport) -> bool:

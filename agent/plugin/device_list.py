@@ -33,8 +33,8 @@ class StreamObserver(Protocol):
 class DeviceList:
     """The current list of a resource with its number, and the stream that follows it."""
 
-    def __init__(self, signal: Wakeup, observer: StreamObserver) -> None:
-        self.signal = signal
+    def __init__(self, wakeup: Wakeup, observer: StreamObserver) -> None:
+        self.wakeup = wakeup
         self._observer = observer
         self._reader: asyncio.Task[None] | None = None
         self._sending = False
@@ -64,7 +64,7 @@ class DeviceList:
             if self._seen_at is None:
                 self._seen_at = seen_at
             self.sequence += 1
-            self.signal.wake()
+            self.wakeup.wake()
 
     def begin(self) -> None:
         """Let streams open, as for a new generation's server."""
@@ -75,7 +75,7 @@ class DeviceList:
     def end(self) -> None:
         """Ask the streams to end; they return after the list that they are sending."""
         self._ended = True
-        self.signal.wake()
+        self.wakeup.wake()
 
     async def follow(self, reader: asyncio.Task[None]) -> AsyncIterator[bytes]:
         """Lists for one stream, the current one first; ends when a newer stream opens.
@@ -90,7 +90,7 @@ class DeviceList:
         try:
             while self._is_current(reader):
                 if sent == self.sequence:
-                    await self.signal.until(lambda: self._has_newer(reader, sent))  # noqa: B023
+                    await self.wakeup.until(lambda: self._has_newer(reader, sent))  # noqa: B023
                     continue
                 sent, devices = self.sequence, self.devices
                 self._sending = True
@@ -109,7 +109,7 @@ class DeviceList:
         self._sending = False
         self.opened += 1
         self._observer.stream_opened()
-        self.signal.wake()
+        self.wakeup.wake()
 
     def _is_current(self, reader: asyncio.Task[None]) -> bool:
         return self._reader is reader and not self._ended
@@ -121,7 +121,7 @@ class DeviceList:
         self.pushed = sequence
         seen_at, self._seen_at = self._seen_at, None
         self._observer.list_pushed(sequence, devices, seen_at)
-        self.signal.wake()
+        self.wakeup.wake()
 
     def _leave(self, reader: asyncio.Task[None]) -> None:
         if self._reader is not reader:
@@ -130,4 +130,4 @@ class DeviceList:
         self._sending = False
         if not self._ended:
             self._observer.stream_lost()
-        self.signal.wake()
+        self.wakeup.wake()

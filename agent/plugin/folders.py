@@ -69,7 +69,7 @@ async def bind(path: Path) -> BoundSocket:
             text = f"{error.filename or path}: {error.strerror or error}"
             raise KubeletUnavailableError(text) from error
 
-    return await _call(path, work, undo=_take_back)
+    return await _call(path, work, undo=BoundSocket.discard)
 
 
 async def is_in_place(bound: BoundSocket) -> bool:
@@ -112,12 +112,6 @@ async def find_foreign(folders: Iterable[Path], resource: str) -> tuple[Path, ..
 
         live += await _or_none(folder, work) or ()
     return tuple(live)
-
-
-def _take_back(bound: BoundSocket) -> None:
-    """Close a socket that was bound after the limit; runs in a thread."""
-    bound.listener.close()
-    bound.unlink()
 
 
 def _folder(path: Path) -> Path:

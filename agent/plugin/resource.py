@@ -52,8 +52,8 @@ class ResourcePlugin:
         """Set by the caller of ``run`` after it ended."""
         self._context = context
         self._after = after
-        self._signal = Wakeup()
-        self._device_list = DeviceList(self._signal, self)
+        self._wakeup = Wakeup()
+        self._device_list = DeviceList(self._wakeup, self)
         self._device_list.publish(offer.devices, offer.seen_at)
         self._retry = Retry()
         self._hinted = asyncio.Event()
@@ -81,7 +81,7 @@ class ResourcePlugin:
         """End without an empty list: kubelet keeps the capacity for the next registration."""
         self._ending = True
         self._retry.hint()
-        self._signal.wake()
+        self._wakeup.wake()
 
     def kubelet_appeared(self) -> None:
         """kubelet.sock was created: a new kubelet has no legacy registration of this resource."""
@@ -110,7 +110,7 @@ class ResourcePlugin:
                 self._invalidate(KUBELET_REPLACED)
             else:
                 current.kubelet, current.kubelet_since_s = seen, self._loop_s()
-                self._signal.wake()
+                self._wakeup.wake()
         if not await current.server.is_in_place():
             self._invalidate("the socket was removed")
 
@@ -213,21 +213,21 @@ class ResourcePlugin:
         )
         handshake = RegistrationService(self.resource, self._note_dialled, self._note_verdict)
         path = socket_path(folder, self.resource, token)
-        server = PoolServer(path, (service, handshake), self._signal)
+        server = PoolServer(path, (service, handshake), self._wakeup)
         now_s = self._loop_s()
         return Generation(self._generations, way, server, service, kubelet, now_s, now_s)
 
     async def _register(self, current: Generation) -> None:
         if current.method == "watcher":
             await await_verdict(
-                self.resource, current, self._context, self._signal, lambda: self._is_over(current)
+                self.resource, current, self._context, self._wakeup, lambda: self._is_over(current)
             )
             return
         call = register(
             self._context.roots, self.resource, current.server.path.name, current.service.options
         )
         try:
-            is_answered = await self._signal.run_unless(lambda: self._is_over(current), call)
+            is_answered = await self._wakeup.run_unless(lambda: self._is_over(current), call)
         except KubeletUnavailableError:
             if await folders.is_kubelet_served(self._context.roots):
                 self._context.methods.legacy_failed()
@@ -241,12 +241,12 @@ class ResourcePlugin:
         missing = f"{self.resource}: registered, but kubelet did not ask for the list"
         while not self._is_over(current):
             await await_within(
-                self._signal,
+                self._wakeup,
                 self._context.limits.stream_s,
                 missing,
                 lambda: self._device_list.opened >= current.streams_due or self._is_over(current),
             )
-            await self._signal.until(
+            await self._wakeup.until(
                 lambda: (
                     not self._device_list.live
                     or self._device_list.opened < current.streams_due
@@ -268,7 +268,7 @@ class ResourcePlugin:
         self._device_list.publish(())
         with suppress(TimeoutError):
             async with asyncio.timeout(EMPTY_LIST_LIMIT_S):
-                await self._signal.until(
+                await self._wakeup.until(
                     lambda: (
                         not self._device_list.live
                         or self._device_list.pushed == self._device_list.sequence
@@ -309,7 +309,7 @@ class ResourcePlugin:
             self._current.dialled = True
             self._context.methods.connected()
             self._current.streams_before = self._device_list.opened
-            self._signal.wake()
+            self._wakeup.wake()
 
     def _note_verdict(self, accepted: bool, error: str) -> None:  # noqa: FBT001 - a callback
         if self._current is None:
@@ -318,7 +318,7 @@ class ResourcePlugin:
             self._note_registered(self._current)
         else:
             self._current.refusal = error or "no reason given"
-        self._signal.wake()
+        self._wakeup.wake()
 
     def _note_registered(self, current: Generation) -> None:
         current.registered = True
@@ -344,7 +344,7 @@ class ResourcePlugin:
 
     def _note_bug(self, bug: Exception) -> None:
         self._bug = bug
-        self._signal.wake()
+        self._wakeup.wake()
 
     def _note_if_failed(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
@@ -355,7 +355,7 @@ class ResourcePlugin:
         if self._current is not None and self._current.invalidated is None:
             self._current.invalidated = why
             logs.emit_once(RegistrationInvalidated(resource=self.resource, why=why), self.resource)
-            self._signal.wake()
+            self._wakeup.wake()
 
     async def _warn_of_other_plugins(self) -> None:
         roots = self._context.roots

@@ -32,10 +32,10 @@ _FLUSH_LIMIT_S = 0.1
 class PoolServer:
     """Serves ``services`` at ``path`` from ``start`` to ``close``."""
 
-    def __init__(self, path: Path, services: Sequence[IServable], signal: Wakeup) -> None:
+    def __init__(self, path: Path, services: Sequence[IServable], wakeup: Wakeup) -> None:
         self.path = path
-        self._signal = signal
-        self._server = AdmittingServer(services, PluginCodec(), on_lost=signal.wake)
+        self._wakeup = wakeup
+        self._server = AdmittingServer(services, PluginCodec(), on_lost=wakeup.wake)
         self._bound: BoundSocket | None = None
 
     async def start(self) -> None:
@@ -87,4 +87,4 @@ class PoolServer:
     async def _within(self, limit_s: float, condition: Callable[[], bool]) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(limit_s):
-                await self._signal.until(condition)
+                await self._wakeup.until(condition)

@@ -153,7 +153,7 @@ class DevicePluginService(v1beta1.DevicePluginBase):
             yield
         finally:
             self.answering -= 1
-            self._device_list.signal.wake()
+            self._device_list.wakeup.wake()
 
     async def _call_rpc_handler_server_stream(
         self,

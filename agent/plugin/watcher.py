@@ -16,7 +16,7 @@ async def await_verdict(
     resource: str,
     current: Generation,
     context: PluginContext,
-    signal: Wakeup,
+    wakeup: Wakeup,
     is_over: Callable[[], bool],
 ) -> None:
     """Wait until kubelet accepted the socket in the watcher's folder, or ``is_over``.
@@ -28,9 +28,9 @@ async def await_verdict(
     def is_dialled() -> bool:
         return current.dialled or current.registered or is_over()
 
-    await _await_dial(resource, current, context, signal, is_dialled)
+    await _await_dial(resource, current, context, wakeup, is_dialled)
     await await_within(
-        signal,
+        wakeup,
         context.limits.verdict_s,
         f"{resource}: kubelet called GetInfo, but not NotifyRegistrationStatus",
         lambda: current.registered or is_over(),
@@ -41,7 +41,7 @@ async def _await_dial(
     resource: str,
     current: Generation,
     context: PluginContext,
-    signal: Wakeup,
+    wakeup: Wakeup,
     is_dialled: Callable[[], bool],
 ) -> None:
     """Wait until kubelet connects; shorter if the legacy method is left and kubelet runs."""
@@ -54,7 +54,7 @@ async def _await_dial(
         is_last = methods.mode != "auto" or not loop.time() < until_s < ends_s
         with suppress(TimeoutError):
             async with asyncio.timeout_at(ends_s if is_last else until_s):
-                await signal.until(lambda: is_dialled() or current.kubelet_since_s > since_s)  # noqa: B023
+                await wakeup.until(lambda: is_dialled() or current.kubelet_since_s > since_s)  # noqa: B023
         if is_dialled():
             return
         if current.kubelet_since_s > since_s:
@@ -72,11 +72,11 @@ def _undialled(resource: str, limit_s: float) -> KubeletUnavailableError:
 
 
 async def await_within(
-    signal: Wakeup, limit_s: float, otherwise: str, condition: Callable[[], object]
+    wakeup: Wakeup, limit_s: float, otherwise: str, condition: Callable[[], object]
 ) -> None:
     """Wait for ``condition``; raises KubeletUnavailableError(``otherwise``) after ``limit_s``."""
     try:
         async with asyncio.timeout(limit_s):
-            await signal.until(condition)
+            await wakeup.until(condition)
     except TimeoutError:
         raise KubeletUnavailableError(f"{otherwise} within {limit_s:g} s") from None

@@ -111,6 +111,11 @@ class BoundSocket:
         if self.is_in_place():
             self.path.unlink(missing_ok=True)
 
+    def discard(self) -> None:
+        """Close the listener and remove the file; for a socket that was bound after a limit."""
+        self.listener.close()
+        self.unlink()
+
     async def stop_accepting(self) -> None:
         """Stop accepting, and finish connections that were accepted; call it before closing.
 

@@ -111,17 +111,17 @@ async def test_a_stalled_reader_disturbs_nobody_and_is_overtaken(roots: Roots) -
 
 
 async def test_a_peer_that_does_not_even_read_its_socket_is_cut_off(roots: Roots) -> None:
-    signal = Wakeup()
-    device_list = DeviceList(signal, Silent())
+    wakeup = Wakeup()
+    device_list = DeviceList(wakeup, Silent())
     device_list.publish(tuple(ListedDevice(f"0000:{i:04x}:00.0") for i in range(40_000)))
     service = DevicePluginService(VF, device_list, FixedAnswers(), lambda _: None)
     path = roots.device_plugins / "x.sock"
     with socket.socket(socket.AF_UNIX) as deaf:
-        server = PoolServer(path, (service,), signal)
+        server = PoolServer(path, (service,), wakeup)
         await server.start()
         deaf.connect(str(path))
         deaf.sendall(list_and_watch_request())
-        await signal.until(lambda: device_list.live)
+        await wakeup.until(lambda: device_list.live)
         await server.close(
             device_list.end,
             is_answered=lambda: True,
