@@ -66,6 +66,13 @@ SAME_BEHAVIOUR: tuple[tuple[str, str, str, str], ...] = (
     ("agent/host/routes.py", r"^_RTF_REJECT = ", "0x200", "513"),
     # Every use of the flag comes after a question that sets it.
     ("agent/kubelet/resource_locks.py", r"^        self._hangs = False$", "False", "True"),
+    # The lock is released and taken again at once.
+    (
+        *("agent/kubelet/resource_locks.py", r"if entry.fd is not None and self._is_in_place"),
+        *("is not", "is"),
+    ),
+    # An edition is only compared for equality.
+    ("agent/http/site.py", r"self._edition \+= 1", "1", "2"),
     # A route of just this size has no attributes, and so no legs.
     ("agent/host/routes.py", r"if len\(route\) < _RTMSG.size", "<", "<="),
     # From so many tables on they are asked for at once: the same routes come, by fewer questions.

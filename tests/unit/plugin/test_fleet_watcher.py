@@ -214,7 +214,7 @@ async def test_the_watchers_way_is_kept_where_it_is_asked_for(roots: Roots) -> N
 
 
 async def test_a_kubelet_that_dialled_gets_its_time_for_the_verdict(roots: Roots) -> None:
-    async with running_fleet(roots, limits=Limits(undialled_s=1.0, verdict_s=0.05)) as node:
+    async with running_fleet(roots, limits=Limits(verdict_s=0.05)) as node:
         node.fleet.apply((offer(VF, "a"),))
         await until_served(roots.plugins_registry)
         (name,) = plugin_sockets(roots.plugins_registry)
