@@ -45,7 +45,9 @@ class AgentStoppedLate(LogEvent, name="agent.stopped_late", level=WARNING):
 
 
 class AgentFailed(LogEvent, name="agent.failed", level=ERROR):
-    """The agent has a bug: the process exits with code 1."""
+    """The agent has a bug: the process exits with code 1. Report the bug with its
+    traceback.
+    """
 
     error: str
 

@@ -23,7 +23,9 @@ class HttpUnavailable(RepeatedEvent, name="http.unavailable", level=WARNING):
 
 
 class HttpFailed(LogEvent, name="http.failed", level=ERROR):
-    """A bug in answering a request: that client received an error, and the agent continues."""
+    """A bug in answering a request: that client received an error, and the agent continues.
+    Report the bug with this line.
+    """
 
     path: str
     error: str
@@ -61,7 +63,9 @@ class AdminUnavailable(RepeatedEvent, name="admin.unavailable", level=WARNING):
 
 
 class AdminFailed(LogEvent, name="admin.failed", level=ERROR):
-    """A bug in answering a command: that command received an error, and the agent continues."""
+    """A bug in answering a command: that command received an error, and the agent continues.
+    Report the bug with this line.
+    """
 
     method: str
     error: str

@@ -2,33 +2,33 @@
 
 import { ago, byId, holder, make } from "/page/dom.js";
 
-/** Ask the agent why a device or pool is as it is, and show the answer. */
+/** Show the agent's explanation of a device or pool. */
 export async function explain(subject) {
   const dialog = byId("details");
   byId("details-title").textContent = subject;
   const body = dialog.querySelector(".body");
-  body.replaceChildren(make("p", { is: "faint" }, "asking …"));
+  body.replaceChildren(make("p", { is: "faint" }, "loading …"));
   if (!dialog.open) dialog.showModal();
   try {
     const answer = await fetch(`/explain?subject=${encodeURIComponent(subject)}`);
-    const told = await answer.json();
-    body.replaceChildren(...(told.device ? device(told.device) : told.pool ? pool(told.pool) : unknown(told)));
+    const explanation = await answer.json();
+    body.replaceChildren(...(explanation.device ? device(explanation.device) : explanation.pool ? pool(explanation.pool) : unknown(explanation)));
   } catch (error) {
-    body.replaceChildren(make("p", { is: "bad" }, `No answer: ${error.message}`));
+    body.replaceChildren(make("p", { is: "bad" }, `The agent did not answer: ${error.message}`));
   }
 }
 
-function device(told) {
-  const facts = (told.facts ?? []).map(({ name, value }) => [name, value]);
-  const its = told.device;
-  if (told.inUse) facts.push(["in use by the host", told.inUse]);
+function device(explanation) {
+  const facts = (explanation.facts ?? []).map(({ name, value }) => [name, value]);
+  const its = explanation.device;
+  if (explanation.inUse) facts.push(["in use by the host", explanation.inUse]);
   if (its.health) {
     const since = its.since ? ` since ${new Date(its.since * 1000).toLocaleString()} (${ago(its.since)} ago)` : "";
-    const cause = its.cause ? `, ${its.cause}: ${told.healthDetail ?? ""}` : "";
+    const cause = its.cause ? `, ${its.cause}: ${explanation.healthDetail ?? ""}` : "";
     facts.push(["health", `${its.health}${since}${cause}`]);
   }
   if (its.holder) facts.push(["pod", holder(its)]);
-  return [make("p", { is: its.health === "Unhealthy" ? "bad" : "" }, told.summary), list(facts), ...(told.pools ?? []).flatMap(verdict)];
+  return [make("p", { is: its.health === "Unhealthy" ? "bad" : "" }, explanation.summary), list(facts), ...(explanation.pools ?? []).flatMap(verdict)];
 }
 
 function verdict(pool) {
@@ -43,30 +43,30 @@ function verdict(pool) {
   return rows.length ? [title, table(["selector", "wanted", "found", "verdict"], rows)] : [title];
 }
 
-function pool(told) {
-  const its = told.pool;
+function pool(explanation) {
+  const its = explanation.pool;
   const lines = [
     ...(its.whyEmpty ?? []),
     ...(its.notes ?? []),
-    ...(told.overlaps ?? []).map((o) => `devices of ${o.winner} that ${o.loser} matches too: ${o.devices}`),
+    ...(explanation.overlaps ?? []).map((o) => `devices of ${o.winner} that ${o.loser} also matches: ${o.devices}`),
   ].map((line) => make("p", { is: "note warn" }, line));
   const funnel = (its.funnel ?? []).map((step) => [
     String(step.remaining),
     `${step.selectorObject ? `[${step.selectorObject}] ` : ""}${step.step}`,
     step.wanted ?? "",
   ]);
-  const members = (told.members ?? []).map((m) => [m.id, m.cause ? `${m.health}: ${m.cause}` : m.health, holder(m)]);
+  const members = (explanation.members ?? []).map((m) => [m.id, m.cause ? `${m.health}: ${m.cause}` : m.health, holder(m)]);
   return [
-    make("p", {}, told.summary),
+    make("p", {}, explanation.summary),
     ...lines,
     table(["functions left", "after", "wanted"], funnel),
     ...(members.length ? [table(["device", "health", "pod"], members)] : []),
   ];
 }
 
-function unknown(told) {
-  const near = (told.near ?? []).join(", ");
-  return [make("p", {}, told.note || `Unknown on this node.${near ? ` Near: ${near}` : ""}`)];
+function unknown(explanation) {
+  const near = (explanation.near ?? []).join(", ");
+  return [make("p", {}, explanation.note || `Unknown on this node.${near ? ` Similar: ${near}` : ""}`)];
 }
 
 const list = (facts) => make("dl", {}, ...facts.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]));

@@ -1,4 +1,4 @@
-// Makes elements. Text is only ever set as text, so no name from the host can become markup.
+// Creates elements. Texts are set as text nodes, so no name from the host can become markup.
 
 export const byId = (id) => document.getElementById(id);
 

@@ -5,7 +5,7 @@ import { byId, make } from "/page/dom.js";
 const KEPT = 300;
 const OWN = new Set(["number", "time", "level", "event"]);
 
-/** Follow the events; `changed` is called for each, `live` with whether they come in. */
+/** Follow the events; calls `changed` for each event, and `live` when the connection changes. */
 export function followEvents(changed, live) {
   const list = byId("events").querySelector("ol");
   const source = new EventSource("/events");

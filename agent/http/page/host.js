@@ -1,5 +1,5 @@
-// The host: PFs with their links, and a grid of their functions. Cells are kept from one status to
-// the next and only changed where their device did, so 4096 of them are no burden.
+// The host: PFs with their links, and a grid of their functions. A cell is changed only if its device
+// has changed, so that 4096 of them stay fast.
 
 import { byId, holder, hue, make } from "/page/dom.js";
 
@@ -7,7 +7,7 @@ const cells = new Map(); // device id -> its cell
 const cards = new Map(); // PF address, or "" -> its card
 let known = new Map(); // device id -> the device as drawn
 
-/** Draw what changed; `explain` is called with the id of a device that was chosen. */
+/** Draw what changed; calls `explain` with the id of the selected device. */
 export function drawHost(status, explain) {
   const devices = new Map((status.devices ?? []).map((device) => [device.id, device]));
   const pools = new Map((status.pools ?? []).map((pool, place) => [pool.resource, place]));
@@ -42,7 +42,7 @@ function drawCard(address, pf, device, functions, pools, explain) {
     cards.set(address, card);
   }
   card.head.replaceChildren(...head(pf, device, pools, explain));
-  card.grid.setAttribute("aria-label", `Functions of ${pf?.name || address || "PFs that are not here"}`);
+  card.grid.setAttribute("aria-label", `Functions of ${pf?.name || address || "PFs that are not on this host"}`);
   place(card.grid, functions.map((d) => drawCell(d, pools, explain)));
   if (!card.grid.querySelector('[tabindex="0"]')) card.grid.firstElementChild?.setAttribute("tabindex", "0");
   return card.element;

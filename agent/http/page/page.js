@@ -1,4 +1,4 @@
-// Keeps the page equal to the agent: events say that something changed, the status says what.
+// Keeps the page up to date: an event triggers a request for the status.
 
 import { ago, byId, count, make } from "/page/dom.js";
 import { explain } from "/page/details.js";
@@ -6,8 +6,8 @@ import { followEvents } from "/page/events.js";
 import { drawHost, mark, words } from "/page/host.js";
 import { drawPools } from "/page/pools.js";
 
-const PAUSE_MS = 300; // between two questions, however many events come
-const SLOW_MS = 15000; // the question that is asked without any event
+const PAUSE_MS = 300; // least time between two requests, for any number of events
+const SLOW_MS = 15000; // time between requests without events
 
 let status = null;
 let etag = "";
@@ -38,7 +38,7 @@ async function refresh() {
 }
 
 function soon(delay) {
-  again = asking; // the answer that is under way may be older than what brought us here
+  again = asking; // the pending answer may be older than the event
   clearTimeout(timer);
   timer = setTimeout(refresh, delay);
 }
@@ -73,7 +73,7 @@ function choose(resource) {
   filter();
 }
 
-/** Dim the devices that neither the chosen pool nor the search has. */
+/** Dim devices that are not in the chosen pool or do not match the search. */
 function filter() {
   const wanted = byId("find").value.trim().toLowerCase();
   if (!wanted && !chosen) {

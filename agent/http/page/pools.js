@@ -1,8 +1,8 @@
-// Pools as cards: what they have, how kubelet stands to them, and their funnels.
+// Pools as cards: their devices, their state at kubelet, and their funnels.
 
 import { byId, count, hue, make } from "/page/dom.js";
 
-/** Draw all pools; `choose` is called with the resource whose devices shall stand out. */
+/** Draw all pools; calls `choose` with the resource whose devices are to be highlighted. */
 export function drawPools(status, chosen, choose, explain) {
   const cards = (status.pools ?? []).map((pool, place) => card(pool, place, chosen, choose, explain));
   if (!cards.length) cards.push(make("p", { is: "faint" }, "No pools are configured."));
@@ -24,7 +24,7 @@ function card(pool, place, chosen, choose, explain) {
       }, pool.resource)),
       make("span", { is: `big ${healthy}`, title: "healthy / all devices" }, `${pool.healthy}/${pool.devices}`)),
     make("div", { is: "faint" },
-      `${pool.deviceType}, ${pool.held} held by pods, `,
+      `${pool.deviceType}, ${pool.held} allocated to pods, `,
       kubelet(pool.server),
       " ",
       make("button", { type: "button", on: { click: () => explain(pool.resource) } }, "explain")),
@@ -38,10 +38,10 @@ function card(pool, place, chosen, choose, explain) {
 }
 
 function kubelet(server) {
-  if (!server) return make("span", {}, "not offered");
-  if (server.streamLive) return make("span", { is: "good" }, `kubelet follows (${server.registeredBy})`);
+  if (!server) return make("span", {}, "not served");
+  if (server.streamLive) return make("span", { is: "good" }, `ListAndWatch stream open (${server.registeredBy})`);
   const why = server.lastError ? `: ${server.lastError}` : "";
-  const words = server.registeredBy ? "registered, kubelet does not follow" : "not registered";
+  const words = server.registeredBy ? "registered, no ListAndWatch stream" : "not registered";
   return make("span", { is: "bad" }, words + why);
 }
 
