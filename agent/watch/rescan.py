@@ -1,9 +1,10 @@
-"""Turns hints into snapshots: the first hint scans at once, a burst costs one scan a window.
+"""Scans the host after hints (HostChanged): at the first one, then once per window.
 
-A scan reads what the hints since the last one name, or everything if one of them cannot tell.
+A scan reads what the hints since the last scan name, or everything if one of them names nothing.
 
-Bad news (a device vanished) must not wait, so every scan is published at once. Good news (devices
-that appear) waits until the host is quiet: VFs come one by one, each with its own events.
+Every scan is published at once, since a device that disappeared must be reported without delay.
+Devices that appear are listed only when the host has settled: VFs appear one by one, each with its
+own events.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from agent.tasks import Retry
 T = TypeVar("T")
 Elsewhere = Callable[[Callable[[], Snapshot]], Awaitable[Snapshot]]
 Touched = frozenset[str] | None
-"""What the hints named, as in :class:`HostChanged`."""
+"""What the hints name, as in :class:`HostChanged`."""
 Scan = Callable[[Touched], Snapshot]
 """Scans the host; takes what to read, None = everything."""
 
@@ -33,26 +34,26 @@ WINDOW_S = 0.05
 QUIET_S = 0.15
 """After this long without a hint the host has settled."""
 UNSETTLED_AT_MOST_S = 1.5
-"""A host that is never quiet counts as settled after this long."""
+"""A host without such a pause counts as settled after this long."""
 WHOLE_S = 600.0
-"""A scan of what hints name is followed by one of everything if the last such is this old."""
+"""After a scan of named functions, everything is scanned if that was last done this long ago."""
 LOOK_AGAIN_S = 2.0
-"""A PF whose VFs went is looked at again after this long: sriov_disable() in drivers/pci/iov.c
-waits a second between the last VF's event and ``sriov_numvfs`` = 0, of which no event tells."""
+"""A PF whose VFs disappeared is scanned again after this long: sriov_disable() in drivers/pci/iov.c
+waits a second between the last VF's event and ``sriov_numvfs`` = 0, which causes no event."""
 STALL_S = 10.0
 """A scan that takes longer is reported; sysfs reads can hang in a driver."""
 
 
 async def in_daemon_thread(work: Callable[[], T]) -> T:
-    """Run a scan in the thread of scans, which cannot hold up the end of the process if it hangs.
+    """Run a scan in the thread for scans, which does not delay the end of the process if it hangs.
 
-    Raises OSError if there is no thread, and none can be made.
+    Raises OSError if there is no thread, and none can be created.
     """
     return await blocking.call("scan", "", work, limit_s=None)
 
 
 class PendingHints:
-    """What came in on the bus since it was last taken; a context manager."""
+    """The hints since the last call of ``take``; a context manager."""
 
     def __init__(self, bus: Bus) -> None:
         self._touched: Touched = frozenset()
@@ -79,11 +80,11 @@ class PendingHints:
         self.since_s = asyncio.get_running_loop().time() if self._came.is_set() else None
 
     async def wait(self) -> None:
-        """Until there is one that was not taken."""
+        """Wait until there is one that was not taken."""
         await self._came.wait()
 
     def take(self) -> Touched:
-        """All of them at once: what they named."""
+        """Remove all of them; returns what they name."""
         touched, self._touched = self._touched, frozenset()
         self._came.clear()
         return touched
@@ -92,7 +93,7 @@ class PendingHints:
 class RescanLoop:
     """Scans whenever a :class:`HostChanged` is published; ``newest`` is the last snapshot.
 
-    ``elsewhere`` runs a scan without holding up the loop.
+    ``elsewhere`` runs a scan without blocking the loop.
     """
 
     def __init__(self, scan: Scan, bus: Bus, elsewhere: Elsewhere = in_daemon_thread) -> None:
@@ -103,17 +104,17 @@ class RescanLoop:
         self.scans = 0
         self._whole_at = 0.0
         self._is_partial = False
-        """Whether anything was scanned in part since everything was."""
+        """Whether the newest scan did not read everything."""
         self.failing = ""
-        """Why the host cannot be read since the last snapshot; empty = it can."""
+        """Why reading the host has failed since the last snapshot; empty = it has not."""
         self.stalled_s = 0.0
-        """How long the scan under way has been taking, once that is unreasonable; else 0."""
+        """How long the current scan has been running, if that is more than STALL_S; else 0."""
 
     async def scan_now(self, touched: Touched = None) -> Snapshot:
-        """Scan in a thread of its own, without holding up the loop; publishes nothing.
+        """Scan in a thread, without blocking the loop; publishes nothing.
 
-        A process that has run out of descriptors, memory or threads sees nothing, nor does one
-        whose sysfs cannot be listed: it tries again until it does, and the last snapshot stays.
+        A scan fails if the process has no descriptors, memory or threads left, or if sysfs cannot
+        be listed. Then it is tried again until it succeeds, and the last snapshot stays.
         """
         retry = Retry()
         while True:
@@ -160,7 +161,7 @@ class RescanLoop:
             self._bus.publish(ScanResumed())
 
     async def run(self) -> None:
-        """Follow hints for ever."""
+        """Scan after hints until cancelled."""
         with PendingHints(self._bus) as hints:
             while True:
                 await hints.wait()
@@ -171,13 +172,13 @@ class RescanLoop:
                 await self._make_sure()
 
     async def _make_sure(self) -> None:
-        """Look at everything once in a while, in case something changed that no event told of."""
+        """Scan everything at intervals, in case something changed without an event."""
         now = asyncio.get_running_loop().time()
         if self._is_partial and now - self._whole_at >= WHOLE_S:
             await self._look(None)
 
     async def _look_again(self, hints: PendingHints) -> None:
-        """A little later, unless there is a hint to follow before."""
+        """Scan once more after LOOK_AGAIN_S, unless a hint arrives before."""
         try:
             async with asyncio.timeout(LOOK_AGAIN_S):
                 await hints.wait()
@@ -191,7 +192,7 @@ class RescanLoop:
             self._bus.publish(SnapshotTaken(snapshot, settled=True, seen_at=began_s))
 
     async def _follow_burst(self, hints: PendingHints) -> None:
-        """Scan until the host is quiet, then tell that it is."""
+        """Scan until the host has settled, then publish that it has."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         while True:
@@ -213,7 +214,7 @@ class RescanLoop:
 
 
 def _lost_its_vfs(before: Snapshot, after: Snapshot) -> bool:
-    """Whether a PF has none of the VFs that it had, and still counts some."""
+    """Whether all VFs of a PF disappeared, and its ``sriov_numvfs`` is not 0."""
     role = Role.VF
     had, has = ({d.pf_address for d in s.devices if d.role is role} for s in (before, after))
     pfs = (after.pfs.get(address or "") for address in had - has)
