@@ -253,3 +253,50 @@ def test_a_log_event_is_one_class(copy: PackageCopy) -> None:
     assert "| `host.moon_rose` | warning | `phase`, `count` | The moon rose. Close" in copy.read(
         "docs/log-events.md"
     )
+
+
+POOL_KEY = """    PoolKey(
+        "keepIdle",
+        "true = idle devices stay powered.",
+        "true or false",
+        True,
+        is_extension=True,
+    ),"""
+_READ_AND_WRITE = """
+from pathlib import Path
+from agent.config.dump import dump_config
+from agent.config.load import load_config
+import sys
+loaded = load_config(Path(sys.argv[1]).read_bytes(), source="f", default_prefix="intel.com")
+print(loaded.problems, loaded.config.pools[0].keep_idle, dump_config(loaded.config))
+"""
+
+
+def test_a_key_of_a_pool_is_its_lines_in_the_files_that_contributing_names(
+    copy: PackageCopy, host: HostBuilder
+) -> None:
+    config = config_file(host, selectors={"vendors": ["8086"]}, keepIdle=True)
+    assert "keepIdle" in copy.agent("validate", config)  # as an unknown key
+    copy.insert(
+        "agent/config/schema.py", "    keep_idle: bool = False", before="^    allow_in_use:"
+    )
+    copy.insert("agent/config/pool_keys.py", POOL_KEY, before=r"^    PoolKey\(\n +\"allowInUse\"")
+    reader = '            keep_idle=self.flag("keepIdle"),'
+    copy.insert("agent/config/pool.py", reader, before="^            allow_in_use=")
+    writer = '    if pool.keep_idle:\n        written["keepIdle"] = True'
+    copy.insert("agent/config/dump.py", writer, before="^    if pool.allow_in_use:")
+    copy.insert("charts/generate.py", '    "keepIdle": _SWITCH,', before='^    "allowInUse":')
+    assert copy.changed == promised_files("a key of a pool", "keep_idle")
+
+    validated = copy.agent("validate", config)
+    assert "accepted intel.com/vf" in validated
+    assert "keepIdle" not in validated
+    loaded = copy.run("-c", _READ_AND_WRITE, str(config))
+    assert loaded.startswith("() True ")
+    assert '"keepIdle": true' in loaded
+    copy.generate()
+    assert "| `keepIdle`* | netDevice, accelerator, auxNetDevice | true = idle devices stay" in (
+        copy.read("docs/configuration.md")
+    )
+    schema = json.loads(copy.read("charts/sriov-node-agent/values.schema.json"))
+    assert schema["definitions"]["pool"]["properties"]["keepIdle"]["type"] == "boolean"
