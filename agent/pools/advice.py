@@ -1,7 +1,7 @@
 """Why a pool is empty: the step of its funnel that left nothing, what was there, and the fix.
 
-Notes speak of each selector alone; this speaks of the functions that really came to the step. One
-sentence for each selector object, in words for ``explain``, the log at the start, and the page.
+Notes are about each selector alone; this is about the functions that were left before the step.
+There is one sentence for each selector object, for ``explain``, the log at the start, and the page.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ _SHOWN_IDS = 3
 
 @frozen
 class Advice:
-    """What to tell people about a pool."""
+    """Sentences about a pool: cause and fix."""
 
     why_empty: tuple[str, ...] = ()
-    """A sentence for each selector object of an empty pool; nothing for one that has devices."""
+    """One for each selector object of an empty pool; none for a pool that has devices."""
     notes: tuple[str, ...] = ()
-    """What else in its selectors can match nothing on this host."""
+    """What else in its selectors matches nothing on this host."""
 
 
 def advise(pool: Pool, pools: Pools) -> Advice:
-    """Cause and fix for an empty pool, and those of its notes that say something more; pure."""
+    """Why a pool is empty, and its notes on selectors that are not already the reason; pure."""
     if pool.members:
         return Advice(notes=pool.notes)
     empty = _EmptyPool(pool.config, pools)
@@ -41,42 +41,42 @@ def advise(pool: Pool, pools: Pools) -> Advice:
 
 
 class _EmptyPool:
-    """Goes down the funnel of each selector object with the functions that are left."""
+    """Follows the funnel of each selector object to the step that leaves no function."""
 
     def __init__(self, config: PoolConfig, pools: Pools) -> None:
         self.config = config
         self.pools = pools
         self.snapshot = pools.snapshot
-        of_kind = [d for d in self.snapshot.devices if d.kind is config.kind]
-        self.functions = [d for d in of_kind if not d.has_vfs]
-        self.all_functions = of_kind
+        of_type = [d for d in self.snapshot.devices if d.kind is config.kind]
+        self.functions = [d for d in of_type if not d.has_vfs]
+        self.all_functions = of_type
         self.refusing: set[str] = set()
-        """Keys of the selectors that left nothing, as far as was looked."""
+        """Keys of the selectors that left nothing."""
 
     def sentences(self) -> tuple[str, ...]:
         if not self.functions:
-            return (self._nothing_of_the_kind(),)
+            return (self._nothing_of_the_type(),)
         several = len(self.config.selectors) > 1
-        found = []
+        texts = []
         for number, selectors in enumerate(self.config.selectors):
             place = f"selector object {number + 1}: " if several else ""
             criteria = criteria_for(selectors, self.config.kind, self.all_functions)
-            found.append(place + self._object(criteria))
-        return tuple(dict.fromkeys(found))
+            texts.append(place + self._object(criteria))
+        return tuple(dict.fromkeys(texts))
 
-    def _nothing_of_the_kind(self) -> str:
+    def _nothing_of_the_type(self) -> str:
         kind = self.config.kind
         others = Counter(str(d.kind) for d in self.snapshot.devices)
         if not others and not self.snapshot.passed_over:
             return (
-                "this host has no network function and no accelerator; in a container, is the "
-                "host's /sys visible?"
+                "this host has no network function and no accelerator; if the agent runs in a "
+                "container, check that the host's /sys is mounted"
             )
         what = f"no {kind.noun_with_class} on this host"
         if kind.takes_other_classes and (classes := other_classes(self.snapshot)):
             return f"{what}; {classes}"
         if not others:
-            return f"{what}, and no accelerator: all functions are of other PCI classes"
+            return f"{what}, and no accelerator: all functions have other PCI classes"
         if kind.how_to_create:
             return f"{what}: {kind.how_to_create}"
         return f'{what}; there are {present(others)}: is "deviceType": "{kind}" intended?'
@@ -129,7 +129,7 @@ class _EmptyPool:
             yield f'of "deviceType": "{name}" {count} would match: is that the intended type?'
 
     def _refused_after(self, left: list[Device]) -> str:
-        """All selectors match something: it has no driver, or the host or another pool has it."""
+        """All selectors match, but the functions have no driver, are in use or taken."""
         if all(d.id in self.pools.without_driver for d in left):
             return _unbound(left)
         left = [d for d in left if d.id not in self.pools.without_driver]
@@ -149,31 +149,31 @@ class _EmptyPool:
             )
         taken = Counter(self._owner(d) for d in free)
         return (
-            f"the {len(free)} functions that match are taken: {present(taken)}; the pool that "
-            "stands first in the file has them: make the selectors disjoint, or change the order"
+            f"the {len(free)} functions that match are taken: {present(taken)}; the first pool in "
+            "the file gets a function: make the selectors disjoint, or change the order of pools"
         )
 
     def _owner(self, device: Device) -> str:
         if winner := self.pools.resource_of.get(device.id):
             return f"by {winner}"
         holder = self.pools.held.holders.get(device.id)
-        return f"by {holder} as {holder.resource}" if holder else "by nobody"
+        return f"by {holder} as {holder.resource}" if holder else "by no pod"
 
 
 def _listed(texts: Iterator[str]) -> str:
-    known = tuple(texts)
-    more = len(known) - _SHOWN_IDS
-    shown = ", ".join(known[:_SHOWN_IDS])
+    every = tuple(texts)
+    more = len(every) - _SHOWN_IDS
+    shown = ", ".join(every[:_SHOWN_IDS])
     return f"{shown} and {more} more" if more > 0 else shown
 
 
 def _unbound(left: list[Device]) -> str:
-    """Functions that match, and that no driver serves."""
+    """The fix for matching functions without a driver."""
     if len(left) > 1:
-        who, them, their = f"the {len(left)} functions that match", "them", "the"
+        what, them, their = f"the {len(left)} functions that match", "them", "the"
     else:
-        who, them, their = left[0].id, "it", "its"
-    text = f"no driver is bound to {who}, so no pod could use {them}; load the module of {their}"
+        what, them, their = left[0].id, "it", "its"
+    text = f"no driver is bound to {what}, so no pod could use {them}; load the module of {their}"
     if not left[0].kind.on_pci:
         return f"{text} driver (for mlx5 SFs: `modprobe mlx5_core`)"
     first = left[0].id
@@ -184,7 +184,7 @@ def _unbound(left: list[Device]) -> str:
 
 
 def _without_vfs(devices: Sequence[Device]) -> Iterator[str]:
-    """Nothing but PFs came so far: VFs were wanted, in all likelihood."""
+    """Only PFs were left before the step: probably VFs are wanted."""
     if spare := [d for d in devices if d.total_vfs]:
         names = some(f"{d.pf_name} ({d.id})" if d.pf_name else d.id for d in spare)
         most = max(d.total_vfs for d in spare)

@@ -200,10 +200,10 @@ def missing_vhost_nodes(host: HostNodes) -> tuple[str, ...]:
 
 
 def vfio_nodes(device: Device, host: HostNodes) -> Iterator[DeviceNode]:
-    """The nodes of a device that is bound to vfio; none where the host lacks them.
+    """The nodes of a device that is bound to vfio; none if the host lacks them.
 
-    Its IOMMU group's node, with the control node; its own node (Linux 6.6, CONFIG_VFIO_DEVICE_CDEV)
-    with iommufd's, if the host is known to have them.
+    These are its IOMMU group's node with the control node, and its own node (Linux 6.6,
+    CONFIG_VFIO_DEVICE_CDEV) with iommufd's, if the host has them.
     """
     if not device.is_vfio:
         return
@@ -234,7 +234,7 @@ def _has_device_node(device: Device, host: HostNodes) -> bool:
 
 
 def _vfio_paths(device: Device) -> Iterator[str]:
-    """What is looked for on the host, the likeliest first."""
+    """The paths to look for on the host, the most likely first."""
     if device.iommu_group is not None:
         yield vfio_host_path(device)
         yield VFIO_CONTROL
@@ -258,7 +258,7 @@ def vfio_device_path(device: Device) -> str:
 
 
 def node_names(member: Member) -> Iterator[str]:
-    """Every node that could be handed out for a member, as paths below ``/dev``."""
+    """Every device node that a member can bring, as paths below ``/dev``."""
     device, selectors = member.device, member.selectors
     paths: list[str] = list(_vfio_paths(device)) if device.is_vfio else []
     paths += [f"/dev/{name}" for name in device.uio]

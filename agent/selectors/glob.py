@@ -1,8 +1,8 @@
-"""Patterns of names with ``*``, ``?`` and ``[...]``, as fnmatch reads them, without its cost.
+"""Patterns of names with ``*``, ``?`` and ``[...]``, with the meaning of fnmatch at lower cost.
 
-The standard library makes a regular expression of each pattern: that takes time in the square of
-the number of ``[``, and only a few hundred are kept. Here reading is linear in the pattern, and
-matching is bounded by the product of pattern and name, never more.
+The standard library compiles each pattern to a regular expression: this is quadratic in the number
+of ``[``, and only a few hundred are cached. Here compiling is linear in the pattern, and matching
+takes at most the product of the lengths of pattern and name.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from agent.attrs_classes import frozen
 
 MARKS = "*?["
-"""A name that holds one of these is a pattern."""
+"""A name with one of these characters is a pattern."""
 
 
 @frozen
@@ -33,7 +33,7 @@ _Token = str | _Characters | None
 
 
 class Glob:
-    """A pattern that was read once; case counts."""
+    """A compiled pattern; case-sensitive."""
 
     __slots__ = ("_shortest", "_tokens")
 
@@ -42,12 +42,12 @@ class Glob:
         self._shortest = sum(token is not None for token in self._tokens)
 
     def fits(self, name: str) -> bool:
-        """Whether the whole name is as the pattern says."""
+        """Whether the pattern matches the whole name."""
         if len(name) < self._shortest:
             return False
         tokens, end = self._tokens, len(self._tokens)
         at = place = 0
-        star, resume = -1, 0  # the last * so far, and where what follows it was tried last
+        star, resume = -1, 0  # the last *, and the last place where the rest was tried
         while at < len(name):
             if place < end and tokens[place] is None:
                 star, resume = place, at
@@ -90,9 +90,9 @@ def _tokens(pattern: str) -> Iterator[_Token]:
 
 
 def _closer(pattern: str, at: int, last: int) -> int:
-    """Where the ``]`` is that ends a set which begins at ``at``; negative = the [ is a plain one.
+    """Index of the ``]`` that ends the set that begins at ``at``; negative = ``[`` is a character.
 
-    A ``]`` that comes first, also after the ``!``, belongs to the set.
+    A ``]`` at the beginning, also after ``!``, belongs to the set.
     """
     if pattern.startswith("!", at):
         at += 1

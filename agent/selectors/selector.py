@@ -144,7 +144,7 @@ class Selector:
     """Whether to read a device again each minute, since its fact changes without a kernel event.
 
     None = each change comes with an event. Questions to devlink are asked again with every scan,
-    whatever is read.
+    regardless of the devices that are read.
     """
     is_observable: Callable[[Device], bool] = _always
     """Whether the fact can be seen here: some move with a device to a pod's network namespace."""

@@ -206,8 +206,8 @@ def test_in_use_by_the_host(node: Node) -> None:
 def test_taken_by_an_earlier_pool(node: Node) -> None:
     why = node.why(pool("first", {"drivers": ["iavf"]}), pool("vf", {"pfNames": ["ens1f0#0-1"]}))
     assert why == (
-        "the 2 functions that match are taken: by example.com/first (2); the pool that stands "
-        "first in the file has them: make the selectors disjoint, or change the order"
+        "the 2 functions that match are taken: by example.com/first (2); the first pool in "
+        "the file gets a function: make the selectors disjoint, or change the order of pools"
     )
 
 
@@ -263,7 +263,7 @@ def test_a_host_without_any_function(tmp_path: Path) -> None:
     node = Node(tmp_path)
     for bdf in (*node.host.vfs(PF), PF, UPLINK):
         node.host.remove(bdf)
-    assert "is the host's /sys visible?" in node.why(pool("vf"))
+    assert "check that the host's /sys is mounted" in node.why(pool("vf"))
 
 
 def test_each_selector_object_is_told_of_apart(node: Node) -> None:

@@ -148,7 +148,7 @@ OTHERS = (
     'selector classes, for example "classes": ["0108"]'
 )
 NOTHING = (
-    "no network function (PCI class 0x02) on this host, and no accelerator: all functions are of "
+    "no network function (PCI class 0x02) on this host, and no accelerator: all functions have "
     "other PCI classes"
 )
 ABSENT = (
