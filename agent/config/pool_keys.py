@@ -49,7 +49,7 @@ _ALL = (
     PoolKey(
         "deviceType",
         "Which kind of device the pool holds; without it netDevice.",
-        "netDevice, accelerator or auxNetDevice",
+        f"one of {', '.join(KINDS)}",
         "netDevice",
         {"enum": list(KINDS)},
     ),

@@ -97,6 +97,7 @@ def test_a_selector_is_one_file_and_its_lines_in_the_table(
     )
     schema = json.loads(copy.read("charts/sriov-node-agent/values.schema.json"))
     assert "numaNodes" in schema["definitions"]["selectors"]["properties"]
+    assert '"numaNodes": {' in copy.agent("schema")
 
 
 KIND = '''"""serialDevice: serial bus controllers."""
@@ -260,6 +261,7 @@ POOL_KEY = """    PoolKey(
         "true = idle devices stay powered.",
         "true or false",
         True,
+        SWITCH,
         is_extension=True,
     ),"""
 _READ_AND_WRITE = """
@@ -285,7 +287,6 @@ def test_a_key_of_a_pool_is_its_lines_in_the_files_that_contributing_names(
     copy.insert("agent/config/pool.py", reader, before="^            allow_in_use=")
     writer = '    if pool.keep_idle:\n        written["keepIdle"] = True'
     copy.insert("agent/config/dump.py", writer, before="^    if pool.allow_in_use:")
-    copy.insert("charts/generate.py", '    "keepIdle": _SWITCH,', before='^    "allowInUse":')
     assert copy.changed == promised_files("a key of a pool", "keep_idle")
 
     validated = copy.agent("validate", config)
@@ -298,5 +299,6 @@ def test_a_key_of_a_pool_is_its_lines_in_the_files_that_contributing_names(
     assert "| `keepIdle`* | netDevice, accelerator, auxNetDevice | true = idle devices stay" in (
         copy.read("docs/configuration.md")
     )
+    assert '"keepIdle": {' in copy.agent("schema")
     schema = json.loads(copy.read("charts/sriov-node-agent/values.schema.json"))
     assert schema["definitions"]["pool"]["properties"]["keepIdle"]["type"] == "boolean"
