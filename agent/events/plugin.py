@@ -63,8 +63,8 @@ class PluginFolderUnwatched(RepeatedEvent, name="plugin.unwatched", level=WARNIN
 
 
 class RegistrationInvalidated(RepeatedEvent, name="plugin.invalidated", level=INFO):
-    """A registration became invalid (its socket was removed, kubelet.sock was replaced, or its
-    options changed). The agent registers the resource again.
+    """A registration became invalid: its socket was removed, or kubelet.sock was replaced. The
+    agent registers the resource again.
     """
 
     resource: str
