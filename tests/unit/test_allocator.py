@@ -103,9 +103,7 @@ async def test_an_answer_has_envs_and_nodes_and_its_device_info_files_are_there(
     assert list(info_files(roots)) == [f"intel.com-vf-{i}-device.json" for i in (A, B)]
 
 
-async def test_an_answer_is_told_on_the_bus_and_in_the_log(
-    roots: Roots, log_lines: LogLines
-) -> None:
+async def test_an_answer_is_published_and_logged(roots: Roots, log_lines: LogLines) -> None:
     bus = Bus()
     events = noted(bus)
     await allocator(roots, bus=bus).allocate(VF, (B, A, B))
@@ -143,7 +141,7 @@ async def test_additional_info_is_not_logged(roots: Roots, log_lines: LogLines) 
     assert "secret" not in log_lines.stream.getvalue()
 
 
-async def test_facts_are_read_anew_for_the_answer(roots: Roots) -> None:
+async def test_facts_are_read_again_for_the_answer(roots: Roots) -> None:
     hidden = vf(A, PF0, 0, rdma_enabled=True)
     back = attrs.evolve(hidden, rdma=(RdmaDevice("mlx5_7", uverbs=("/dev/infiniband/uverbs7",)),))
     pools = assigned(host(PF0, hidden), pool("vf", {"isRdma": True}))
@@ -552,7 +550,7 @@ async def test_devices_that_look_broken_are_preferred_last(roots: Roots) -> None
     assert await at.prefer(VF, names, (), 1) == (names[1],)
 
 
-async def test_a_device_that_is_refused_as_unusable_is_told_on_the_bus(roots: Roots) -> None:
+async def test_a_device_that_is_refused_as_unusable_is_published(roots: Roots) -> None:
     bus = Bus()
     refused: list[DevicesReturned] = []
     bus.on(DevicesReturned, refused.append)

@@ -176,7 +176,7 @@ async def test_a_burst_of_inputs_is_one_pass_and_one_offer() -> None:
         assert [when for when, _ in at.fleet.applied] == [0.0, 1.0]
 
 
-async def test_streams_have_their_turns_before_anybody_is_told_of_a_change(
+async def test_streams_have_their_turns_before_a_change_is_published(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     order: list[str] = []
@@ -223,7 +223,7 @@ async def test_many_pools_of_one_pf_go_down_in_one_apply() -> None:
         assert not any(d.healthy for o in last for d in o.devices)
 
 
-async def test_recovery_is_told_after_the_hold_and_without_another_event() -> None:
+async def test_recovery_is_reported_after_the_hold_and_without_another_event() -> None:
     async with node(*family(2)) as at:
         at.bus.publish(carrier(up=False))
         await asyncio.sleep(3.0)
@@ -250,7 +250,7 @@ async def test_the_hold_of_each_pool_is_its_own() -> None:
         assert [when for when, _ in at.lists("intel.com/slow")] == [0.0, 0.0, 8.0]
 
 
-async def test_a_flapping_link_is_told_as_down_once_and_up_once() -> None:
+async def test_a_flapping_link_is_reported_as_down_once_and_up_once() -> None:
     async with node(*family(2)) as at:
         for _ in range(50):
             at.bus.publish(carrier(up=False))
@@ -331,7 +331,7 @@ async def test_a_pool_that_is_taken_out_and_comes_back_empty_is_not_offered() ->
         assert at.fleet.applied[-1][1] == ()
 
 
-async def test_a_held_device_that_vanishes_is_told_as_unhealthy_and_dropped_when_freed() -> None:
+async def test_a_held_device_that_vanishes_is_listed_as_unhealthy_and_dropped_when_freed() -> None:
     parent, first, second = family(2)
     async with node(parent, first, second) as at:
         report(at.bus, KubeletReport({second.id: POD}, is_complete=True), asked_at=now())
@@ -372,7 +372,7 @@ async def test_an_allocation_before_the_first_pass_is_over_is_known() -> None:
     assert reconciler.tracker.held.of(VF) == {"0000:3b:02.0"}
 
 
-async def test_holders_that_are_told_again_cause_no_pass() -> None:
+async def test_holders_that_are_reported_again_cause_no_pass() -> None:
     async with node(*family(2)) as at:
         for _ in range(10):
             report(at.bus, KubeletReport({family(2)[1].id: POD}, is_complete=True), asked_at=now())
@@ -391,7 +391,7 @@ async def test_the_last_facts_of_a_held_device_are_kept_for_when_it_is_gone() ->
         assert [(d.id, d.healthy, d.numa_node) for d in offer.devices] == [(first.id, False, 1)]
 
 
-async def test_specs_are_written_before_the_list_that_needs_them_is_told() -> None:
+async def test_specs_are_written_before_the_list_that_needs_them_is_sent() -> None:
     async with node(*family(1), specs=ScriptedSpecs(write_s=0.5)) as at:
         await asyncio.sleep(1.0)
         at.host(*family(2))
@@ -400,7 +400,7 @@ async def test_specs_are_written_before_the_list_that_needs_them_is_told() -> No
         assert at.lists() == [(0.5, ids(1)), (2.0, ids(2))]
 
 
-async def test_what_changes_while_specs_are_written_is_told_by_the_next_pass() -> None:
+async def test_what_changes_while_specs_are_written_is_reported_by_the_next_pass() -> None:
     async with node(*family(1), specs=ScriptedSpecs(write_s=0.5)) as at:
         at.host(*family(2))
         await asyncio.sleep(0.1)
@@ -446,7 +446,7 @@ async def test_events_and_lines_tell_what_changed_once_per_change(log_lines: Log
     ]
 
 
-async def test_people_are_told_of_pools_only_once_the_host_has_settled(log_lines: LogLines) -> None:
+async def test_pools_are_logged_only_once_the_host_has_settled(log_lines: LogLines) -> None:
     async with node() as at:
         for count in range(1, 5):
             at.host(*family(4)[: 1 + count], settled=False)
@@ -457,7 +457,7 @@ async def test_people_are_told_of_pools_only_once_the_host_has_settled(log_lines
     assert [f["count"] for f in log_lines.fields("device.added")] == [4]
 
 
-async def test_while_the_host_is_not_quiet_whoever_asks_sees_the_pools_as_offered() -> None:
+async def test_while_the_host_has_not_settled_the_state_has_the_pools_as_offered() -> None:
     async with node(*family(1)) as at:
         seen: list[int] = []
         at.bus.on(PoolsChanged, lambda _: seen.append(len(at.reconciler.pools.pools[0].members)))
@@ -469,7 +469,7 @@ async def test_while_the_host_is_not_quiet_whoever_asks_sees_the_pools_as_offere
         assert seen == [1, 3]
 
 
-async def test_a_settled_word_after_the_same_snapshot_brings_the_additions() -> None:
+async def test_the_same_snapshot_once_more_as_settled_brings_the_additions() -> None:
     async with node(*family(1)) as at:
         taken = Snapshot(devices=family(3))
         at.bus.publish(SnapshotTaken(taken, settled=False))
@@ -532,7 +532,7 @@ async def test_a_device_that_was_refused_rests_and_stays_offered() -> None:
         assert at.lists()[-1][1] == ids(2)
 
 
-async def test_devices_wait_for_the_first_word_on_holders_for_a_limited_time() -> None:
+async def test_devices_wait_for_the_first_report_of_holders_for_a_limited_time() -> None:
     """A VF without its netdev may be in a pod of the pool that asks for an RDMA device."""
     rdma, rest = pool("rdma", {"isRdma": True}), pool("any", {})
     async with node(*family(1), pools=()) as at:

@@ -31,7 +31,7 @@ async def test_each_wait_is_the_next_one_of_the_rhythm() -> None:
     assert waited == [(d, d) for d in RHYTHM]
 
 
-async def test_success_starts_the_rhythm_anew() -> None:
+async def test_success_resets_the_delays() -> None:
     retry = Retry()
     for _ in range(7):
         await retry.wait()
@@ -39,7 +39,7 @@ async def test_success_starts_the_rhythm_anew() -> None:
     assert await retry.wait() == 0.03
 
 
-async def test_a_hint_ends_the_wait_under_way_and_starts_the_rhythm_anew() -> None:
+async def test_a_hint_ends_the_current_wait_and_resets_the_delays() -> None:
     retry = Retry()
     for _ in range(8):
         await retry.wait()
@@ -88,7 +88,7 @@ class Attempts:
             return
 
 
-async def test_expected_failures_are_told_and_tried_again_in_the_rhythm() -> None:
+async def test_expected_failures_are_reported_and_tried_again_with_the_delays() -> None:
     attempts = Attempts(*(OSError(f"no {n}") for n in range(7)))
     await attempts.run(100.0)
     assert attempts.began == [0.0, 0.03, 0.06, 0.09, 0.12, 0.15, 1.15, 3.15]
@@ -121,7 +121,7 @@ async def test_an_attempt_that_went_well_for_long_fails_as_if_for_the_first_time
     assert told[5:8] == [(0.15, 5), (61.15, 0), (61.18, 1)]
 
 
-async def test_a_bug_passes_through() -> None:
+async def test_a_bug_is_raised() -> None:
     attempts = Attempts(OSError("a"), ZeroDivisionError("bug"))
     with pytest.raises(ZeroDivisionError):
         await attempts.run(100.0)
@@ -139,7 +139,7 @@ async def test_works_run_side_by_side_until_all_return() -> None:
     assert done == [(1.0, 1.0), (3.0, 3.0)]
 
 
-async def test_one_failure_ends_the_others_before_it_passes_through_bare() -> None:
+async def test_one_failure_ends_the_others_before_it_is_raised_itself() -> None:
     ended = []
 
     async def patient() -> None:

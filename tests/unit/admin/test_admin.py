@@ -78,7 +78,7 @@ async def test_the_status_comes_over_with_the_devices_or_without(folder: Path) -
     assert whole.pfs[0].title == "8086/1572"
 
 
-async def test_an_interface_whose_name_is_no_text_can_be_told_of(folder: Path) -> None:
+async def test_an_interface_whose_name_is_not_text_can_be_reported(folder: Path) -> None:
     odd = pf("0000:3b:00.0", "pf\udcff", num_vfs=1)
     served = Served()
     served.state = moment(host(odd, vf("0000:3b:02.0", odd, 0)), pool("net"))
@@ -214,7 +214,7 @@ async def test_a_second_agent_leaves_the_first_ones_socket_alone_and_takes_over(
     ("below", "error"),
     [("file/sriov-agent", "Not a directory"), ("x" * 120, "AF_UNIX path too long")],
 )
-async def test_a_folder_that_cannot_be_had_is_told_once_and_tried_again_for_ever(
+async def test_a_folder_that_cannot_be_used_is_logged_once_and_tried_again(
     folder: Path, log_lines: LogLines, below: str, error: str
 ) -> None:
     leave_behind(folder.parent / "file")
@@ -239,7 +239,7 @@ async def test_a_folder_that_can_be_had_later_gets_its_socket(folder: Path) -> N
     await asyncio.gather(serving, return_exceptions=True)
 
 
-async def test_a_bug_costs_one_answer_and_is_told(folder: Path, log_lines: LogLines) -> None:
+async def test_a_bug_affects_one_answer_and_is_logged(folder: Path, log_lines: LogLines) -> None:
     async with serving(folder) as served:
         served.state = None  # type: ignore[assignment]
         with pytest.raises(NoAgentError, match="internal error in the agent: see its log"):

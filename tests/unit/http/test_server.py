@@ -147,7 +147,7 @@ async def test_what_did_not_change_is_said_without_a_body(echo: Echo) -> None:
     assert "content-length" not in reply.headers
 
 
-async def test_a_bug_costs_one_answer_and_is_told(echo: Echo, log_lines: LogLines) -> None:
+async def test_a_bug_affects_one_answer_and_is_logged(echo: Echo, log_lines: LogLines) -> None:
     async with listening(echo.serve) as site:
         assert (await site.get("/bug")).status == 500
         assert (await site.get("/fine")).status == 200

@@ -179,7 +179,7 @@ def test_a_lock_that_is_wanted_again_before_its_server_ended_is_kept(roots: Root
         assert second.want({A}) == frozenset()
 
 
-def test_a_resource_that_is_wanted_no_more_is_not_waited_for(roots: Roots) -> None:
+def test_a_resource_that_is_no_longer_wanted_is_not_waited_for(roots: Roots) -> None:
     with ResourceLocks(roots, Bus()) as first, ResourceLocks(roots, Bus()) as second:
         first.want({A})
         second.want({A})

@@ -96,7 +96,7 @@ async def test_a_hundred_kubelet_restarts_are_a_hundred_registrations(roots: Roo
             assert len(plugin_sockets(roots.device_plugins)) == 1
 
 
-async def test_an_unlinked_socket_is_made_anew_and_registered(roots: Roots) -> None:
+async def test_an_unlinked_socket_is_created_again_and_registered(roots: Roots) -> None:
     with Kubelet(roots.kubelet) as kubelet:
         async with running_fleet(roots) as node:
             node.fleet.apply((offer(VF, "a"),))
@@ -107,7 +107,7 @@ async def test_an_unlinked_socket_is_made_anew_and_registered(roots: Roots) -> N
             assert node.state(VF).generation == 2
 
 
-async def test_a_socket_whose_name_another_file_took_is_made_anew_and_registered(
+async def test_a_socket_that_another_file_replaced_is_created_again_and_registered(
     roots: Roots,
 ) -> None:
     with Kubelet(roots.kubelet) as kubelet:
@@ -223,7 +223,7 @@ async def test_a_pool_that_another_process_serves_now_ends_without_an_empty_list
         assert node.of(ServerEnded) == [ServerEnded(VF)]
 
 
-async def test_a_pool_that_returns_while_it_ends_is_served_anew(roots: Roots) -> None:
+async def test_a_pool_that_returns_while_it_ends_is_served_again(roots: Roots) -> None:
     with Kubelet(roots.kubelet) as kubelet:
         async with running_fleet(roots) as node:
             node.fleet.apply((offer(VF, "a"),))
@@ -295,7 +295,7 @@ def _has_registered(kubelet: Kubelet, count: int) -> bool:
     return kubelet.count(VF) == count
 
 
-async def test_streams_that_end_soon_are_answered_less_and_less_often_and_told_once(
+async def test_streams_that_end_soon_are_answered_with_growing_delays_and_logged_once(
     roots: Roots,
 ) -> None:
     drops = QUICK_TRIES + 1
@@ -308,7 +308,9 @@ async def test_streams_that_end_soon_are_answered_less_and_less_often_and_told_o
     assert "plugin.invalidated" not in names  # the agent removes its sockets itself
 
 
-async def test_a_stream_that_lived_is_answered_at_once_and_told_each_time(roots: Roots) -> None:
+async def test_a_stable_stream_is_answered_at_once_and_logged_each_time(
+    roots: Roots,
+) -> None:
     with hearing() as heard, Kubelet(roots.kubelet) as kubelet:
         async with running_fleet(roots, limits=Limits(steady_s=0.0)) as node:
             node.fleet.apply((offer(VF, "a"),))

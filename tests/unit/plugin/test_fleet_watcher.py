@@ -88,7 +88,7 @@ async def test_a_kubelet_that_comes_later_finds_the_waiting_socket(roots: Roots)
             assert kubelet.count(VF) == 1
 
 
-async def test_an_unlinked_socket_is_made_anew(roots: Roots) -> None:
+async def test_an_unlinked_socket_is_created_again(roots: Roots) -> None:
     with Kubelet(roots.kubelet, watcher=True) as kubelet:
         async with running_fleet(roots) as node:
             node.fleet.apply((offer(VF, "a"),))

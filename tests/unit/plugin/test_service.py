@@ -66,7 +66,7 @@ async def test_the_list_comes_from_the_feed(served: Served) -> None:
         break
 
 
-async def test_a_list_that_kubelet_cannot_take_is_told_once_with_its_size_and_the_fix(
+async def test_a_list_that_kubelet_cannot_take_is_logged_once_with_its_size_and_the_fix(
     log_lines: LogLines,
 ) -> None:
     devices = tuple(ListedDevice(f"0000:{i >> 8:02x}:{i & 255:02x}.0") for i in range(200_000))
@@ -119,7 +119,7 @@ async def test_an_answer_is_passed_on_whole() -> None:
         ("bug1", Status.INTERNAL, "internal error in the agent: ZeroDivisionError"),
     ],
 )
-async def test_errors_have_a_status_and_words_for_the_pods_event(
+async def test_errors_have_a_status_and_a_text_for_the_pods_event(
     served: Served, device_id: str, status: Status, text: str
 ) -> None:
     with pytest.raises(GRPCError) as answer:

@@ -73,7 +73,7 @@ async def test_the_first_hint_scans_at_once_and_the_host_settles_after_a_quiet_w
 
 
 @pytest.mark.looptime
-async def test_a_scan_that_saw_nothing_new_is_told_only_as_settled() -> None:
+async def test_a_scan_that_saw_nothing_new_is_published_only_as_settled() -> None:
     async with running(ScriptedHost((PF0,))) as (bus, told, _):
         for _ in range(2):
             bus.publish(HINT)
@@ -135,7 +135,7 @@ async def test_a_hint_within_the_quiet_while_puts_settling_off() -> None:
 
 
 @pytest.mark.looptime
-async def test_every_scan_that_saw_a_change_is_told_before_the_host_settles() -> None:
+async def test_every_scan_that_saw_a_change_is_published_before_the_host_settles() -> None:
     host = ScriptedHost((PF0, *VFS))
     async with running(host) as (bus, told, _):
         for left in range(3, -1, -1):
@@ -220,7 +220,7 @@ async def test_a_fault_of_the_scan_itself_ends_the_monitor() -> None:
 
 
 @pytest.mark.looptime
-async def test_a_scan_for_which_descriptors_are_missing_is_told_once_and_tried_again(
+async def test_a_scan_for_which_descriptors_are_missing_is_logged_once_and_tried_again(
     log_lines: LogLines,
 ) -> None:
     bus = Bus()
