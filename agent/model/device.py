@@ -1,4 +1,4 @@
-"""One allocatable thing and the facts that a scan read about it; made by kinds, read by all above.
+"""A device, which a pool can have, and the facts that a scan read about it.
 
 Absent facts are None or empty: a function without driver, without netdev, or with its netdev in a
 pod's namespace is a normal state, never an error.
@@ -148,7 +148,7 @@ class Device:
     total_vfs: int = 0
     """``sriov_totalvfs``; 0 = not SR-IOV capable."""
     num_vfs: int = 0
-    """``sriov_numvfs``; over 0 = a PF whose VFs exist, never a device itself."""
+    """``sriov_numvfs``; above 0 = a PF with VFs, which is never allocated itself."""
     netdevs: tuple[Netdev, ...] = ()
     """Its own netdevs, sorted by name; a PF's representors are not among them."""
     iommu_group: int | None = None

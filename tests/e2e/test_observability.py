@@ -418,7 +418,7 @@ CAUSES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     ),
     "glob": (
         {"pfNames": ["mlx-*"]},
-        ("no PF on this host matches mlx-*; PFs here: ", "or a pattern that fits it"),
+        ("no PF on this host matches mlx-*; PFs here: ", "or a pattern that matches it"),
     ),
     "range-outside": (
         {"pfNames": ["nic#8-15"]},
@@ -428,7 +428,7 @@ CAUSES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
         {"vendors": ["8086"], "deviceType": "accelerator"},
         (
             "no accelerator function (PCI class 0x12) on this host",
-            'is "deviceType": "accelerator" what you',
+            'is "deviceType": "accelerator" intended?',
         ),
     ),
 }
