@@ -71,6 +71,11 @@ SAME_BEHAVIOUR: tuple[tuple[str, str, str, str], ...] = (
         *("agent/kubelet/resource_locks.py", r"if entry.fd is not None and self._is_in_place"),
         *("is not", "is"),
     ),
+    # The list is made again where it is first used.
+    (
+        *("agent/reconcile.py", r"^            pools_health\[pool.resource\].offer\(\)$"),
+        *("pools_health[pool.resource].offer()", "pass"),
+    ),
     # An edition is only compared for equality.
     ("agent/http/site.py", r"self._edition \+= 1", "1", "2"),
     # A route of just this size has no attributes, and so no legs.
