@@ -74,6 +74,8 @@ class _Fields:
                 raise ValueError("a field without a number")
             if wire_type == _VARINT:
                 value, at = self.varint(at)
+                if at > end:
+                    raise ValueError("a number that is cut off")
                 yield number, wire_type, value, at
                 continue
             if wire_type == _LENGTH and at < end and data[at] < 0x80:

@@ -100,6 +100,14 @@ def test_damaged_bytes_are_read_as_google_reads_them_or_refused(
     ]
 
 
+@pytest.mark.parametrize("field", [b"\x08", b"\x18", b"\x18\x80"], ids=bytes.hex)
+def test_a_number_that_ends_after_its_container_is_refused(field: bytes) -> None:
+    cut_off = b"\x0a" + bytes([len(field)]) + field
+    whole = b"\x0a\x03\x0a\x01a"
+    assert status_of(cut_off + whole) is Status.INVALID_ARGUMENT
+    assert status_of(cut_off + whole, v1beta1.PreferredAllocationRequest) is Status.INVALID_ARGUMENT
+
+
 def test_unknown_fields_are_passed_over() -> None:
     unknown = b"\x50\x07" + b"\x5a\x01x" + b"\x65abcd" + b"\x69abcdefgh"
     assert read_allocation(unknown + b"\x0a\x03\x0a\x01a" + unknown) == [["a"]]
