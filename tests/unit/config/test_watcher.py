@@ -189,3 +189,13 @@ async def test_a_refused_edit_says_how_many_more_errors_there_are(tmp_path: Path
             await follower.rejected.wait()
         reason = follower.config_watcher.status.rejected
     assert reason.endswith(" (and 3 more)")  # each pool lacks a name that is text, and selectors
+
+
+async def test_a_refused_edit_with_one_error_has_no_word_of_more(tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(GOOD)
+    async with followed(file) as follower:
+        file.write_text('{"resourceList": 5}')
+        async with asyncio.timeout(WITHIN_S):
+            await follower.rejected.wait()
+        assert "more)" not in follower.config_watcher.status.rejected

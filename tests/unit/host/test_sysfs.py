@@ -79,3 +79,17 @@ def test_a_file_in_the_place_of_a_class_is_an_error_and_not_an_empty_class(tmp_p
             pass
         with sysfs.class_folder("infiniband", within) as absent:
             assert absent is None
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+def test_a_link_that_cannot_be_read_for_want_of_resources_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    def exhausted(*_: object, **__: object) -> str:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "readlink", exhausted)
+    with sysfs.folder(tmp_path) as folder:
+        assert folder is not None
+        with pytest.raises(OSError, match=os.strerror(code)):
+            sysfs.link_target(folder, "driver")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import shutil
 import signal
@@ -331,3 +332,12 @@ async def test_after_a_hang_of_kubelets_folders_the_resources_are_locked(
         leave()
         bus.publish(PluginFoldersChanged())
         assert lock_file(roots, A).exists()
+
+
+def test_a_locked_file_without_content_is_known_by_its_name(roots: Roots) -> None:
+    file = lock_file(roots, "intel.com/a_b")
+    file.parent.mkdir(parents=True)
+    file.touch()
+    with ResourceLocks(roots, Bus()) as locks, file.open("r+b") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert locks.others() == {"intel.com/a_b"}
