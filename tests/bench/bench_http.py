@@ -12,7 +12,7 @@ import socket
 import statistics
 import time
 
-from tests.unit.host.test_vf_traffic import ALL, entry, message
+from tests.unit.host.test_vf_stats import ALL, entry, message
 
 from agent.discovery.scan import scan
 from agent.host.vf_stats import traffic_of

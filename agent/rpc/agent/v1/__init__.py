@@ -511,9 +511,7 @@ class StatusReply(betterproto2.Message):
     What is worth knowing though it keeps nothing from working.
     """
 
-    config: "ConfigStatus | None" = betterproto2.field(
-        9, betterproto2.TYPE_MESSAGE, optional=True
-    )
+    config: "ConfigStatus | None" = betterproto2.field(9, betterproto2.TYPE_MESSAGE, optional=True)
 
     scan: "Scan | None" = betterproto2.field(10, betterproto2.TYPE_MESSAGE, optional=True)
 
