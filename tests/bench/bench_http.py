@@ -12,8 +12,6 @@ import socket
 import statistics
 import time
 
-from tests.unit.host.test_vf_stats import ALL, entry, message
-
 from agent.discovery.scan import scan
 from agent.host.vf_stats import traffic_of
 from agent.http.counters import Counters
@@ -25,6 +23,7 @@ from tests.bench.harness import Figure, Result
 from tests.bench.peer import Peer
 from tests.support.moment import moment
 from tests.support.pools import pool
+from tests.unit.host.test_vf_stats import ALL, entry, message
 
 _QUIET_S = 3.0
 _PATHS = ("/healthz", "/readyz", "/metrics", "/status?devices=0", "/status", "/")
