@@ -18,7 +18,7 @@
 {{- include "agent.checkPools" (dict "path" (printf "config.nodes.%s" $node) "pools" $pools "prefix" $.Values.resourcePrefix) }}
 {{- end }}
 {{- if regexMatch "(^|\\.)kubernetes\\.io$" .Values.resourcePrefix }}
-{{- fail (printf "\n\nresourcePrefix %q is reserved by Kubernetes: use a DNS name of your own, such as intel.com." .Values.resourcePrefix) }}
+{{- fail (printf "\n\nresourcePrefix %q is reserved by Kubernetes: use your own DNS name, such as intel.com." .Values.resourcePrefix) }}
 {{- end }}
 {{- if and .Values.affinity (or .Values.nodeAffinity.nfd .Values.nodeAffinity.label) }}
 {{- fail "\n\naffinity replaces nodeAffinity: set one of them." }}
