@@ -131,20 +131,20 @@ def rescans(vfs: int, shape: str) -> list[Figure]:
     scanner.scan()
     pf = harness.pf_address(0)
     functions = host.vfs(pf)
-    diagnose: dict[str, frozenset[str]] = {
+    changes: dict[str, frozenset[str]] = {
         "no function": frozenset(),
         "one VF": frozenset(functions[:1]),
         "one PF": frozenset({pf}),
         f"a PF and its {len(functions)} VFs": frozenset({pf, *functions}),
     }
-    runs = [lambda t=touched: scanner.scan(touched=t) for touched in diagnose.values()]
+    runs = [lambda t=touched: scanner.scan(touched=t) for touched in changes.values()]
     rounds = rounds_s(lambda: scan(host.roots), *runs)
     percents = [median(r[n] / r[0] * 100 for r in rounds) for n in range(1, len(runs) + 1)]
     with host_calls() as asked:
         scan(host.roots)
     calls = system_calls(asked)
     figures = []
-    for (name, touched), percent in zip(diagnose.items(), percents, strict=True):
+    for (name, touched), percent in zip(changes.items(), percents, strict=True):
         share = (len(touched) > 1) * 100 / _PFS
         figures.append(
             Figure(

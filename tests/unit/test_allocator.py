@@ -428,12 +428,12 @@ async def test_a_device_of_which_a_selected_fact_changed_is_refused_and_scanned_
     known = vf(A, IB, 0, rdma=(RdmaDevice("mlx5_1"),), **facts)
     pools = assigned(host(IB, known), pool("vf", selectors))
     bus = Bus()
-    diagnose: list[HostChanged] = []
-    bus.on(HostChanged, diagnose.append)
+    changes: list[HostChanged] = []
+    bus.on(HostChanged, changes.append)
     asked = allocator(roots, pools, refresh=lambda _: (attrs.evolve(known, **now),), bus=bus)
     with pytest.raises(DeviceNotUsableError, match=error):
         await asked.allocate(VF, (A,))
-    assert [hint.touched for hint in diagnose] == [frozenset({A})]
+    assert [hint.touched for hint in changes] == [frozenset({A})]
 
 
 async def test_a_selected_fact_that_is_hidden_for_now_is_no_reason_to_refuse(roots: Roots) -> None:

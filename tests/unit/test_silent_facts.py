@@ -42,15 +42,15 @@ def test_only_what_a_pool_depends_on_is_scanned(
 async def test_a_hint_is_given_each_minute_while_a_pool_depends_on_such_facts() -> None:
     bus = Bus()
     loop = asyncio.get_running_loop()
-    diagnose: list[tuple[float, HostChanged]] = []
-    bus.on(HostChanged, lambda hint: diagnose.append((loop.time(), hint)))
+    changes: list[tuple[float, HostChanged]] = []
+    bus.on(HostChanged, lambda hint: changes.append((loop.time(), hint)))
     pools = Pools()
     began = loop.time()
     task = asyncio.create_task(scan_silent_facts(bus, lambda: pools))
     await asyncio.sleep(EVERY_S * 1.5)
-    assert diagnose == []
+    assert changes == []
     pools = assigned(NODE, pool("vf", {"pKeys": ["0x8001"]}))
     await asyncio.sleep(EVERY_S * 2)
     hint = HostChanged("timer", frozenset({WITH_PKEY.id}))
-    assert diagnose == [(began + EVERY_S * n, hint) for n in (2, 3)]
+    assert changes == [(began + EVERY_S * n, hint) for n in (2, 3)]
     task.cancel()

@@ -41,7 +41,7 @@ class Follower:
     bus: Bus
     rescan_loop: NetlinkWatcher
     links: list[LinksChanged] = attrs.Factory(list)
-    diagnose: list[str] = attrs.Factory(list)
+    sources: list[str] = attrs.Factory(list)
     touched: list[tuple[str, frozenset[str] | None]] = attrs.Factory(list)
     """What the hints named."""
     happened: asyncio.Event = attrs.Factory(asyncio.Event)
@@ -55,7 +55,7 @@ class Follower:
         self.happened.set()
 
     def _note_hint(self, event: HostChanged) -> None:
-        self.diagnose.append(event.source)
+        self.sources.append(event.source)
         self.touched.append((event.source, event.touched))
         self.happened.set()
 
@@ -97,8 +97,8 @@ def following(
                 if opened:
                     names = known or [d.pf_name or "" for d in devices]
                     await follower.until(lambda: all(follower.fact(n) for n in names))
-                    await follower.until(lambda: "netlink" in follower.diagnose)
-                    follower.diagnose.clear()
+                    await follower.until(lambda: "netlink" in follower.sources)
+                    follower.sources.clear()
                 return await work(follower)
         finally:
             running.cancel()
@@ -141,7 +141,7 @@ def test_a_links_state_alone_is_no_reason_to_scan() -> None:
         await at.until(lambda: at.carrier() is False)
         ip("link set peer0 up")
         await at.until(lambda: at.carrier() is True)
-        return at.diagnose
+        return at.sources
 
     assert following(work, PF0) == []
 
@@ -165,7 +165,7 @@ def test_a_rename_is_told_with_the_state_and_is_a_reason_to_scan() -> None:
     async def work(at: Follower) -> tuple[bool, bool]:
         before = at.fact()
         ip("link set pf0 name eno1")
-        await at.until(lambda: at.fact("eno1") and "link" in at.diagnose)
+        await at.until(lambda: at.fact("eno1") and "link" in at.sources)
         after = at.fact("eno1")
         assert before is not None
         assert after is not None
@@ -180,7 +180,7 @@ def test_a_pf_whose_netdev_goes_to_another_namespace_is_gone_and_a_reason_to_sca
     async def work(at: Follower) -> Netdev | None:
         with NetNamespace() as pod:
             ip(f"link set pf0 netns {pod.pid}")
-            await at.until(lambda: (fact := at.fact()) and fact.gone and "link" in at.diagnose)
+            await at.until(lambda: (fact := at.fact()) and fact.gone and "link" in at.sources)
             return at.links[-1].links.newest(Netdev("pf0"))
 
     assert following(work, PF0) is None
@@ -192,7 +192,7 @@ def test_a_pf_that_joined_a_bridge_while_it_was_scanned_is_looked_at_again() -> 
     async def work(at: Follower) -> frozenset[str] | None:
         ip("link add br0 type bridge", "link set pf1 master br0")
         at.bus.publish(SnapshotTaken(host(PF0, PF1), settled=True))
-        await at.until(lambda: "link" in at.diagnose)
+        await at.until(lambda: "link" in at.sources)
         return at.touched[-1][1]
 
     assert following(work, PF0) == frozenset({PF1.id})
@@ -203,10 +203,10 @@ def test_a_pf_that_joined_a_bridge_while_it_was_scanned_is_looked_at_again() -> 
 def test_a_pf_that_becomes_part_of_a_bridge_is_a_reason_to_scan_and_so_is_leaving_it() -> None:
     async def work(at: Follower) -> bool:
         ip("link add br0 type bridge", "link set pf0 master br0")
-        await at.until(lambda: (fact := at.fact()) and fact.master and "link" in at.diagnose)
-        at.diagnose.clear()
+        await at.until(lambda: (fact := at.fact()) and fact.master and "link" in at.sources)
+        at.sources.clear()
         ip("link set pf0 nomaster")
-        await at.until(lambda: (fact := at.fact()) and not fact.master and "link" in at.diagnose)
+        await at.until(lambda: (fact := at.fact()) and not fact.master and "link" in at.sources)
         fact = at.fact()
         return fact is not None and not fact.gone
 
@@ -228,7 +228,7 @@ def test_a_link_that_is_a_reason_to_scan_names_the_function_that_it_belongs_to(
 ) -> None:
     async def work(at: Follower) -> set[frozenset[str] | None]:
         ip(*commands)
-        await at.until(lambda: "link" in at.diagnose)
+        await at.until(lambda: "link" in at.sources)
         return {touched for source, touched in at.touched if source == "link"}
 
     assert following(work, PF0, PF1) == {frozenset({PF0.id})}
@@ -240,7 +240,7 @@ def test_an_overrun_or_a_route_names_no_function_and_only_the_overrun_means_all(
     async def work(at: Follower) -> dict[str, frozenset[str] | None]:
         at.rescan_loop._overrun()
         ip("addr add 192.0.2.1/24 dev pf0", "route add default dev pf0")
-        await at.until(lambda: "route" in at.diagnose)
+        await at.until(lambda: "route" in at.sources)
         return {source: touched for source, touched in at.touched if source in {"overrun", "route"}}
 
     assert following(work, PF0) == {"overrun": None, "route": frozenset()}
@@ -285,7 +285,7 @@ def test_the_number_of_another_interface_is_not_taken_for_ones_own() -> None:
         elsewhere = pf("0000:5e:00.0", "ens9", netdevs=(own,))
         at.bus.publish(SnapshotTaken(host(elsewhere, PF1), settled=True))
         ip("link set pf0 down")
-        await at.until(lambda: "link" in at.diagnose)
+        await at.until(lambda: "link" in at.sources)
         ip("link set peer1 down")
         await at.until(lambda: at.carrier("pf1") is False)
         assert at.links[-1].links.newest(own) == own
@@ -300,8 +300,8 @@ def test_a_default_route_is_a_reason_to_scan_and_another_route_is_not() -> None:
     async def work(at: Follower) -> list[str]:
         ip("addr add 192.0.2.1/24 dev pf0", "route add 10.0.0.0/8 dev pf0")
         ip("route add default dev pf0")
-        await at.until(lambda: "route" in at.diagnose)
-        return at.diagnose
+        await at.until(lambda: "route" in at.sources)
+        return at.sources
 
     assert following(work, PF0).count("route") == 1
 
@@ -314,12 +314,12 @@ def test_the_interface_of_the_default_route_that_goes_down_is_a_reason_to_scan(
 ) -> None:
     async def work(at: Follower) -> bool:
         ip("addr add 192.0.2.1/24 dev pf0", "route add default via 192.0.2.9")
-        await at.until(lambda: "route" in at.diagnose)
+        await at.until(lambda: "route" in at.sources)
         uplink = Snapshot(devices=(PF0,), default_route_netdevs=("pf0",))
         at.bus.publish(SnapshotTaken(uplink, settled=True))
-        at.diagnose.clear()
+        at.sources.clear()
         ip(command)
-        await at.until(lambda: "route" in at.diagnose)
+        await at.until(lambda: "route" in at.sources)
         return True
 
     assert following(work, PF0)
@@ -331,8 +331,8 @@ def test_another_interface_that_goes_down_says_nothing_of_routes() -> None:
     async def work(at: Follower) -> int:
         ip("addr add 192.0.2.1/24 dev pf0", "addr add 198.51.100.1/24 dev pf1")
         ip("addr del 198.51.100.1/24 dev pf1", "link set pf1 down", "route add default dev pf0")
-        await at.until(lambda: "route" in at.diagnose)
-        return at.diagnose.count("route")
+        await at.until(lambda: "route" in at.sources)
+        return at.sources.count("route")
 
     assert following(work, PF0) == 1
 
@@ -362,14 +362,14 @@ def test_a_vf_that_joins_or_leaves_a_bridge_is_a_reason_to_scan_and_is_named() -
 def test_news_of_a_vf_whose_bridge_the_scan_saw_already_are_no_reason_to_scan() -> None:
     async def work(at: Follower) -> list[str]:
         ip("link add br0 type bridge", "link set pf1 master br0")
-        await at.until(lambda: "route" in at.diagnose)
+        await at.until(lambda: "route" in at.sources)
         joined = attrs.evolve(host(PF0, VF0), masters=(("pf1", "br0"),))
         at.bus.publish(SnapshotTaken(joined, settled=True))
         await at.until(lambda: at.rescan_loop._watched[1])
-        at.diagnose.clear()
+        at.sources.clear()
         ip("link set pf1 alias port", "link set pf1 mtu 1400", "link set peer0 down")
         await at.until(lambda: at.carrier() is False)
-        return at.diagnose
+        return at.sources
 
     assert following(work, PF0, VF0, known=("pf0",)) == []
 
@@ -379,13 +379,13 @@ def test_news_of_a_vf_whose_bridge_the_scan_saw_already_are_no_reason_to_scan() 
 def test_an_address_of_a_vf_and_a_route_by_it_are_reasons_to_scan() -> None:
     async def work(at: Follower) -> bool:
         ip("addr add 192.0.2.1/32 dev pf1")
-        await at.until(lambda: "route" in at.diagnose)
+        await at.until(lambda: "route" in at.sources)
         addressed = attrs.evolve(host(PF0, VF0), addressed_netdevs=("pf1",))
         at.bus.publish(SnapshotTaken(addressed, settled=True))
         for command in ("route add 10.0.0.0/8 dev pf1", "link set pf1 down"):
-            at.diagnose.clear()
+            at.sources.clear()
             ip(command)
-            await at.until(lambda: "route" in at.diagnose)
+            await at.until(lambda: "route" in at.sources)
         return True
 
     assert following(work, PF0, VF0, known=("pf0",))
@@ -417,10 +417,10 @@ def test_a_vlan_on_top_of_a_vf_is_a_reason_to_scan_though_it_is_linked_late(
     async def work(at: Follower) -> list[str]:
         event = Uevent("add", "/devices/virtual/net/vlan7", "net")
         at.rescan_loop._take_uevent(event)
-        assert at.diagnose == []
+        assert at.sources == []
         (vlan / "lower_pf1").mkdir(parents=True)
-        await at.until(lambda: at.diagnose)
-        return at.diagnose
+        await at.until(lambda: at.sources)
+        return at.sources
 
     assert following(work, PF0, VF0, known=("pf0",), root=tmp_path) == ["uevent"]
 
@@ -433,8 +433,8 @@ def test_an_interface_that_the_snapshot_knows_is_a_reason_to_scan_when_it_appear
     async def work(at: Follower) -> list[str]:
         ip("link add pod0 type veth peer name pod1", "link delete pod0")
         ip("link add late0 type veth peer name late1")
-        await at.until(lambda: at.diagnose and at.fact("late0"))
-        return at.diagnose
+        await at.until(lambda: at.sources and at.fact("late0"))
+        return at.sources
 
     assert set(following(work, late, opened=False)) <= {"netlink", "uevent", "link"}
 
@@ -447,10 +447,10 @@ def test_lost_events_lead_to_questions_and_a_scan(log_lines: LogLines) -> None:
         raw = at.rescan_loop._netlink._events.socket
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 0)
         ip(*("link set pf0 down", "link set pf0 up") * 50, "link set peer0 down")
-        await at.until(lambda: "overrun" in at.diagnose)
+        await at.until(lambda: "overrun" in at.sources)
         await at.until(lambda: at.carrier() is False)
         told = at.rescan_loop.overruns
-        await at.until(lambda: at.diagnose.count("overrun") > told)  # once more, when all was read
+        await at.until(lambda: at.sources.count("overrun") > told)  # once more, when all was read
         return told
 
     assert following(work, PF0) >= 1
@@ -471,7 +471,7 @@ def test_sockets_that_die_are_opened_anew_and_what_was_missed_is_asked_for(
 
         first._questions.link = broken
         ip("link set peer0 down")
-        await at.until(lambda: at.diagnose.count("netlink") == 1)
+        await at.until(lambda: at.sources.count("netlink") == 1)
         ip("link set peer0 up")
         await at.until(lambda: at.carrier() is True)
         return at.rescan_loop._netlink is not first and at.rescan_loop.is_open, at.carrier()
@@ -550,7 +550,7 @@ def numbered(name: str) -> Device:
 @needs_root
 def test_two_pfs_that_swap_names_are_each_known_by_number_on_this_machines_own_root() -> None:
     async def work(at: Follower) -> list[tuple[bool | None, bool | None]]:
-        await at.until(lambda: "netlink" in at.diagnose)
+        await at.until(lambda: "netlink" in at.sources)
         pfs = [numbered("pf0"), numbered("pf1")]
         at.bus.publish(SnapshotTaken(host(*pfs), settled=True))
         await at.until(lambda: at.fact("pf0") and at.fact("pf1"))
@@ -572,9 +572,9 @@ def test_two_pfs_that_swap_names_are_each_known_by_number_on_this_machines_own_r
 def test_an_alternative_name_that_comes_or_goes_is_a_reason_to_scan_its_function() -> None:
     async def work(at: Follower) -> list[tuple[str, frozenset[str] | None]]:
         ip("link property add dev pf0 altname sriov1")
-        await at.until(lambda: len(at.diagnose) == 1)
+        await at.until(lambda: len(at.sources) == 1)
         ip("link property del dev pf0 altname sriov1")
-        await at.until(lambda: len(at.diagnose) == 2)
+        await at.until(lambda: len(at.sources) == 2)
         return at.touched[-2:]
 
     assert following(work, PF0, PF1) == [("link", frozenset({PF0.id}))] * 2
@@ -587,7 +587,7 @@ def test_any_change_of_ipoib_is_a_reason_to_scan_since_only_a_scan_reads_the_por
 
     async def work(at: Follower) -> frozenset[str] | None:
         ip("link set peer0 down")
-        await at.until(lambda: "link" in at.diagnose)
+        await at.until(lambda: "link" in at.sources)
         return at.touched[-1][1]
 
     assert following(work, ipoib) == frozenset({ipoib.id})
@@ -597,13 +597,13 @@ def test_any_change_of_ipoib_is_a_reason_to_scan_since_only_a_scan_reads_the_por
 @needs_root
 def test_a_pf_that_was_renamed_before_netlink_named_it_is_a_reason_to_scan() -> None:
     async def work(at: Follower) -> frozenset[str] | None:
-        await at.until(lambda: "netlink" in at.diagnose)
+        await at.until(lambda: "netlink" in at.sources)
         netdev = Netdev("old0", ifindex=socket.if_nametoindex("pf0"), admin_up=True, carrier=True)
         at.bus.publish(
             SnapshotTaken(host(pf("0000:3b:00.0", "old0", netdevs=(netdev,))), settled=True)
         )
         ip("link set peer0 down")
-        await at.until(lambda: "link" in at.diagnose)
+        await at.until(lambda: "link" in at.sources)
         return at.touched[-1][1]
 
     assert following(work, opened=False, root=Path("/")) == frozenset({"0000:3b:00.0"})
