@@ -269,11 +269,12 @@ def test_the_second_agent_of_a_node_serves_what_is_configured_when_its_turn_come
         has(kubelet, 2, "example.com/old")
         with AgentProcess(host.root, config.path) as second:
             second.wait_for("lock.waiting")
+            # Stopped, so that it does not release the resource before the other has read the edit.
+            first.process.send_signal(signal.SIGSTOP)
             config.write(pool("net", drivers=["iavf"]))
-            has(kubelet, 2)
             second.process.send_signal(signal.SIGHUP)
+            has(kubelet, 2)
             first.process.kill()
-            second.wait_for("plugin.registered")
             assert kubelet.count("example.com/old") == 1
             assert second.stop() == 0
 
