@@ -145,8 +145,15 @@ class Rig:
         return self.pod(f"app={name}", "default")
 
     def retire(self, *names: str) -> None:
-        """Delete workloads."""
+        """Delete workloads, and wait until kubelet counts their devices as free.
+
+        Kubelet looks for ended pods when it is asked for its list, and keeps their devices in its
+        checkpoint until then: an agent without pod-resources keeps them for their old resource.
+        """
         self.cluster.control_plane.kubectl("delete", "pod", *names, "--namespace=default")
+        kubelet = self.cluster.node.kubelet
+        for name in names:
+            eventually(lambda: not kubelet.held(name), f"kubelet does not list {name}")  # noqa: B023
 
     def environ(self, pod: Mapping[str, Any]) -> dict[str, str]:
         """The environment that a pod's container was started with."""
