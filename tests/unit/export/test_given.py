@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from agent import blocking
 from agent.export.given import RECENT_S, GivenRecord, read_records, record_name
 from agent.pools.allocated import PodOwner
 from agent.pools.allocation_tracker import CONFIRM_WITHIN_S
@@ -15,6 +16,12 @@ from tests.support.log_lines import LogLines
 
 VF, SF = "intel.com/vf", "intel.com/sf"
 A, B = "0000:3b:02.0", "0000:3b:02.1"
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine without a free processor a write can take longer than the agent waits for it."""
+    monkeypatch.setitem(blocking.call.__kwdefaults__, "limit_s", 60.0)
 
 
 @pytest.fixture
