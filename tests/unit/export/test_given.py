@@ -21,7 +21,9 @@ A, B = "0000:3b:02.0", "0000:3b:02.1"
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a machine without a free processor a write can take longer than the agent waits for it."""
-    monkeypatch.setitem(blocking.call.__kwdefaults__, "limit_s", 60.0)
+    defaults = blocking.call.__kwdefaults__
+    assert defaults is not None
+    monkeypatch.setitem(defaults, "limit_s", 60.0)
 
 
 @pytest.fixture
