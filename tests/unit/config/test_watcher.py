@@ -180,22 +180,22 @@ async def test_a_file_without_changes_is_mentioned_only_to_a_person_who_asked(
     assert log_lines.fields("config.unchanged") == [{"path": str(file)}]
 
 
-async def test_a_refused_edit_says_how_many_more_errors_there_are(tmp_path: Path) -> None:
-    file = tmp_path / "config.json"
+async def rejection(folder: Path, edit: str) -> str:
+    """Why an edit of a valid file in a folder is refused."""
+    file = folder / "config.json"
     file.write_text(GOOD)
     async with followed(file) as follower:
-        file.write_text('{"resourceList": [{"resourceName": 1}, {"resourceName": 2}]}')
+        file.write_text(edit)
         async with asyncio.timeout(WITHIN_S):
             await follower.rejected.wait()
-        reason = follower.config_watcher.status.rejected
+        return follower.config_watcher.status.rejected
+
+
+async def test_a_refused_edit_says_how_many_more_errors_there_are(tmp_path: Path) -> None:
+    edit = '{"resourceList": [{"resourceName": 1}, {"resourceName": 2}]}'
+    reason = await rejection(tmp_path, edit)
     assert reason.endswith(" (and 3 more)")  # each pool lacks a name that is text, and selectors
 
 
 async def test_a_refused_edit_with_one_error_has_no_word_of_more(tmp_path: Path) -> None:
-    file = tmp_path / "config.json"
-    file.write_text(GOOD)
-    async with followed(file) as follower:
-        file.write_text('{"resourceList": 5}')
-        async with asyncio.timeout(WITHIN_S):
-            await follower.rejected.wait()
-        assert "more)" not in follower.config_watcher.status.rejected
+    assert "more)" not in await rejection(tmp_path, '{"resourceList": 5}')
