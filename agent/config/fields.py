@@ -90,14 +90,19 @@ def _tell_unknown(
         findings.warning(at, f"{more} more unknown keys, not read")
 
 
-def read_string(at: Located, findings: Problems, wanted: str = "a string") -> str | None:
-    """A string, else an error."""
+def read_string(
+    at: Located,
+    findings: Problems,
+    wanted: str = "a string",
+    number_as_text: Callable[[float], str] = str,
+) -> str | None:
+    """A string, else an error; ``number_as_text`` returns what to write in place of a number."""
     value = at.value
     if isinstance(value, str):
         return value
     fix = ""
     if isinstance(value, int | float) and not isinstance(value, bool):
-        fix = f': write "{value}"'
+        fix = f': write "{number_as_text(value)}"'
     findings.error(at, f"found {found(value)}, wanted {wanted}{fix}")
     return None
 

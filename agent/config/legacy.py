@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from agent.attrs_classes import frozen
 from agent.config.json_positions import Member, Object
 from agent.config.pool_keys import POOL_KEYS
-from agent.config.problems import Located, plain, quoted
-from agent.kinds import KINDS, NET_DEVICE
+from agent.config.problems import Located, found, plain, quoted
+from agent.kinds import KINDS, NET_DEVICE, Kind
 from agent.selectors import SELECTORS, Selector, Shape
 from agent.selectors.addresses import PCI_ADDRESSES
 from agent.selectors.drivers import DRIVERS
@@ -34,6 +35,11 @@ _STILL_READ = tuple(
 """Keys that today's form of a pool keeps; no value of additionalInfo is ever shown."""
 
 
+_TRANSLATED = {"rootdevices", "sriovmode", "devicetype", "resourcename", "resourceprefix"}
+"""Keys, in lower case, whose meaning today's form has in other words."""
+_MOST_LISTED = 5
+
+
 @frozen(eq=False)
 class V2Pool:
     """A pool of the v2 layout."""
@@ -41,16 +47,16 @@ class V2Pool:
     dead_words: tuple[str, ...]
     """What in it is not read any more, as people wrote it."""
     translated: dict[str, Any] | None
-    """The same pool in today's form, without additionalInfo; None where no address can be read."""
-    has_info: bool = False
-    """Whether it has additionalInfo, which is never shown and stays as it is."""
+    """The same pool in today's form, without additionalInfo; None if it cannot be translated."""
+    omitted: tuple[str, ...] = ()
+    """What today's form does not show, with the reason; one clause each."""
 
     @property
     def message(self) -> str:
-        """What it is and why it is refused."""
+        """What it is, why it is refused, and what today's form leaves out."""
         words = ", ".join(self.dead_words)
         text = f"v2 layout: {words} went out of use, selectors took their place; pool refused"
-        return f"{text} (its additionalInfo is not shown below: keep it)" if self.has_info else text
+        return "; ".join((text, *self.omitted))
 
 
 def read_v2_pool(at: Located) -> V2Pool | None:
@@ -64,10 +70,7 @@ def read_v2_pool(at: Located) -> V2Pool | None:
     device_type = _text(members.get("devicetype"))
     if device_type and device_type not in KINDS:
         dead.append(f"deviceType {quoted(device_type)}")
-    translated = _translated(members, device_type.lower())
-    return V2Pool(
-        tuple(dead), translated, has_info=bool(translated) and _PRIVATE.lower() in members
-    )
+    return _translate(members, device_type.lower(), tuple(dead))
 
 
 def dead_device_type(word: str) -> str | None:
@@ -103,13 +106,15 @@ def _as_selector(shape: Shape, value: object) -> str:
     return "[...]"
 
 
-def _translated(members: dict[str, Member], device_type: str) -> dict[str, Any] | None:
-    """The pool in today's form, as far as it says which devices it means; else None."""
+def _translate(members: dict[str, Member], device_type: str, dead_words: tuple[str, ...]) -> V2Pool:
+    """The pool in today's form, as far as it says which devices it means."""
     name, prefix = _text(members.get("resourcename")), _text(members.get("resourceprefix"))
     key = ROOT_DEVICES.key if _is_true(members.get("sriovmode")) else PCI_ADDRESSES.key
-    addresses = _addresses(members.get("rootdevices"), SELECTORS[key])
+    addresses, others = _addresses(members.get("rootdevices"), SELECTORS[key])
     if not name or not addresses:
-        return None
+        values = f": {_first(others)}" if others else ""
+        lacks = f"rootDevices holds no PCI address{values}" if name else "it has no resourceName"
+        return V2Pool(dead_words, None, (f"it cannot be shown in today's form, since {lacks}",))
     kind = _KINDS.get(device_type, NET_DEVICE)
     required = {k: SELECTORS[k].example for k in required_selectors(kind)}
     beside = {
@@ -121,7 +126,22 @@ def _translated(members: dict[str, Member], device_type: str) -> dict[str, Any] 
     named = {"resourcePrefix": prefix} if prefix else {}
     typed = {} if kind is NET_DEVICE else {"deviceType": kind.name}
     kept = {k: plain(members[k.lower()].node) for k in _STILL_READ if k.lower() in members}
-    return {**named, "resourceName": name, **typed, **kept, "selectors": selectors}
+    translated = {**named, "resourceName": name, **typed, **kept, "selectors": selectors}
+    shown = {*_TRANSLATED, _PRIVATE.lower(), *(k.lower() for k in (*beside, *kept))}
+    keys = [m.key for lower, m in members.items() if lower not in shown]
+    return V2Pool(dead_words, translated, tuple(_omitted(members, others, keys, kind)))
+
+
+def _omitted(
+    members: dict[str, Member], others: list[str], keys: list[str], kind: Kind
+) -> Iterator[str]:
+    """What today's form leaves out: values without an address, keys, and additionalInfo."""
+    if others:
+        yield f"left out below, since they are no PCI addresses: {_first(others)}"
+    if keys:
+        yield f"left out below, since no {kind} pool has such keys: {_first(map(quoted, keys))}"
+    if _PRIVATE.lower() in members:
+        yield f"its {_PRIVATE} is not shown below: keep it"
 
 
 def _is_true(member: Member | None) -> bool:
@@ -130,17 +150,27 @@ def _is_true(member: Member | None) -> bool:
     return value is True or (isinstance(value, str) and value.strip().lower() == "true")
 
 
-def _addresses(member: Member | None, selector: Selector) -> list[str]:
-    """The addresses that can be read, in normal form and each once; PFs, with ranges or without."""
-    raw = plain(member.node) if member else None
-    values = raw if isinstance(raw, list) else [raw]
-    known: dict[str, None] = {}
-    for value in (v for v in values if isinstance(v, str)):
+def _addresses(member: Member | None, selector: Selector) -> tuple[list[str], list[str]]:
+    """The addresses, in normal form and each once, and the texts of all other values.
+
+    PFs may have ranges of VFs.
+    """
+    raw = plain(member.node) if member else []
+    addresses: dict[str, None] = {}
+    others: list[str] = []
+    for value in raw if isinstance(raw, list) else [raw]:
         try:
-            known[str(selector.parse(value))] = None
+            addresses[str(selector.parse(value if isinstance(value, str) else ""))] = None
         except ValueError:
-            continue
-    return list(known)
+            others.append(quoted(value) if isinstance(value, str) else found(value))
+    return list(addresses), others
+
+
+def _first(texts: Iterable[str]) -> str:
+    """The first texts of a list, and how many more there are."""
+    listed = list(texts)
+    more = len(listed) - _MOST_LISTED
+    return ", ".join(listed[:_MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _text(member: Member | None) -> str:

@@ -73,13 +73,13 @@ def read_pool(
     findings = Problems(text, strict, index)
     if v2_pool := read_v2_pool(at):
         resource = _plain_resource(at, default_prefix)
-        translated, message = v2_pool.translated, v2_pool.message
+        translated = v2_pool.translated
         if translated and (fault := _fault_of(translated, default_prefix, cdi=cdi)):
-            translated = None
-            message += f"; today's form of it would be refused too: {fault}"
-        findings.error(at, message)
+            reason = f"today's form of it would be refused too: {fault}"
+            v2_pool = attrs.evolve(v2_pool, translated=None, omitted=(reason,))
+        findings.error(at, v2_pool.message)
         problems = tuple(attrs.evolve(p, resource=resource) for p in findings.problems)
-        return PoolReading(at, index, problems, resource, translated=translated)
+        return PoolReading(at, index, problems, resource, translated=v2_pool.translated)
     entries = read_object(at, _KNOWN, findings, elsewhere=misplaced)
     if entries is None:
         return PoolReading(at, index, tuple(findings.problems))

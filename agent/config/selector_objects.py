@@ -157,7 +157,9 @@ def _read_values(
     for item in items:
         if item.value is None:
             bad.append((item, "null can match nothing: remove it"))
-        elif (raw := read_string(item, findings)) is not None:
+        elif (
+            raw := read_string(item, findings, number_as_text=selector.number_as_text)
+        ) is not None:
             try:
                 check_length(raw)
                 parsed.append(selector.parse(raw))

@@ -31,6 +31,17 @@ def parse_hex_id(text: str) -> str:
     return f"{int(found[1], 16):04x}"
 
 
+def hex_id_of_number(number: float) -> str:
+    """The text of a 16-bit hexadecimal id that a file has as a number.
+
+    8086 is the id 8086; 32902 is too, since an id has four digits.
+    """
+    own = str(number)
+    if isinstance(number, int) and 9999 < number <= 0xFFFF:
+        return f"{number:04x}"
+    return own
+
+
 def bus_order(bdf: str) -> tuple[int, str]:
     """Sort key of addresses in normal form as the bus has them: their text, longer domains last."""
     return len(bdf), bdf

@@ -67,6 +67,25 @@ def parse_class(text: str) -> str:
     return digits
 
 
+def class_of_number(number: float) -> str:
+    """The text of a class code that a file has as a number.
+
+    1200 is class 0x1200, since base class 0x12 exists; 2880 is 0x0b40 in decimal, since base class
+    0x28 does not exist.
+    """
+    own = str(number)
+    if not isinstance(number, int) or number < 0 or _is_known(own):
+        return own
+    digits = f"{number:x}"
+    in_hex = digits.zfill(len(digits) + len(digits) % 2)
+    return in_hex if _is_known(in_hex) else own
+
+
+def _is_known(text: str) -> bool:
+    """Whether it is the code of a class that exists."""
+    return _CLASS.fullmatch(text) is not None and int(text[:2], 16) in _BASES
+
+
 def class_text(pci_class: int) -> str:
     """``0x0b40 (co-processor, such as a crypto engine)`` of a class code 0xCCSSPP."""
     code = pci_class >> 8

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from agent.kinds import NET_DEVICE
-from agent.model.address import parse_hex_id
+from agent.model.address import hex_id_of_number, parse_hex_id
 from agent.model.device import Device
 from agent.model.snapshot import Snapshot
 from agent.selectors.classes import accelerator_classes
@@ -77,6 +77,7 @@ VENDORS = Selector(
     allowed="16-bit hexadecimal ids; 0x and upper case are accepted",
     example=["8086", "15b3"],
     parse=parse_hex_id,
+    number_as_text=hex_id_of_number,
     matches=matches_vendor,
     index_by=lambda device, _snapshot: (device.vendor,),
     identifies_hardware=True,
@@ -93,6 +94,7 @@ DEVICES = Selector(
     allowed="16-bit hexadecimal ids; 0x and upper case are accepted",
     example=["154c", "101e"],
     parse=parse_hex_id,
+    number_as_text=hex_id_of_number,
     matches=matches_device,
     index_by=lambda device, _snapshot: (device.device,),
     identifies_hardware=True,

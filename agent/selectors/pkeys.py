@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from agent.model.address import hex_id_of_number
 from agent.model.device import Device
 from agent.model.snapshot import Snapshot
 from agent.selectors.link_types import INFINIBAND, link_types_of
@@ -80,6 +81,7 @@ PKEYS = Selector(
     allowed="16-bit hexadecimal numbers, with or without 0x",
     example=["0x8001"],
     parse=parse_pkey,
+    number_as_text=hex_id_of_number,
     matches=matches_pkey,
     changes_silently=lambda device: device.pkey is not None,
     describe=_describe,

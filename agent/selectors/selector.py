@@ -106,6 +106,8 @@ class Selector:
     """The only values of a :attr:`Shape.CHOICE`."""
     parse: Callable[[str], Any] = text
     """One configured string in its normal form; raises ValueError naming the value."""
+    number_as_text: Callable[[float], str] = str
+    """The string to write where the file has a number, for the message about it."""
     faults: Callable[[str], Iterable[str]] = _none
     """What is wrong with parts of a string that :attr:`parse` accepts; one sentence each."""
     combine: Callable[[Iterable[Any]], Any] = frozenset

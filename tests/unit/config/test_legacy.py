@@ -103,6 +103,42 @@ def test_addresses_that_cannot_be_read_are_left_out() -> None:
     assert form["resourceList"][0]["selectors"] == {"rootDevices": ["0000:02:00.0", "0000:02:00.1"]}
 
 
+@pytest.mark.parametrize(
+    ("pool", "message"),
+    [
+        (
+            old(rootDevices=[]),
+            "it cannot be shown in today's form, since rootDevices holds no PCI address",
+        ),
+        (
+            old(rootDevices=None),
+            "it cannot be shown in today's form, since rootDevices holds no PCI address",
+        ),
+        (
+            old(rootDevices="ens1"),
+            'it cannot be shown in today\'s form, since rootDevices holds no PCI address: "ens1"',
+        ),
+        (old(name=""), "it cannot be shown in today's form, since it has no resourceName"),
+        (
+            old(rootDevices=["02:00.0", "", "ens1", 7]),
+            'left out below, since they are no PCI addresses: "", "ens1", the number 7',
+        ),
+        (
+            old(rootDevices=["02:00.0", *"abcdefg"]),
+            'left out below, since they are no PCI addresses: "a", "b", "c", "d", "e" and 2 more',
+        ),
+        (
+            old(auxTypes=["sf"], isRmda=True),
+            'left out below, since no netDevice pool has such keys: "auxTypes", "isRmda"',
+        ),
+        (old(additionalInfo={}), "its additionalInfo is not shown below: keep it"),
+    ],
+)
+def test_what_the_form_of_today_leaves_out_is_named(pool: dict[str, object], message: str) -> None:
+    (problem,) = load(pool).problems
+    assert problem.message.endswith(f"; {message}")
+
+
 def test_a_form_that_would_be_refused_is_not_printed_but_its_fault_is_told() -> None:
     loaded = load(old(name="net a"), old(name="good"), old(name="odd", excludeTopology="yes"))
     form = printed(loaded)
@@ -167,6 +203,20 @@ def test_every_printed_form_is_accepted(pools: list[dict[str, Any]]) -> None:
         assert not modern.errors, modern.lines()
         assert modern.config is not None
         assert len(modern.config.pools) == len(form["resourceList"])
+
+
+@given(st.lists(old_pools(), min_size=1, max_size=4))
+def test_every_pool_is_printed_or_its_message_says_why_not(pools: list[dict[str, Any]]) -> None:
+    numbered = [{**p, "resourceName": f"r{i}"} for i, p in enumerate(pools)]
+    loaded = load(*numbered)
+    form = printed(loaded)
+    shown = {p["resourceName"] for p in form["resourceList"]} if form else set()
+    reasons = ("it cannot be shown in today's form", "today's form of it would be refused too")
+    for problem in loaded.problems:
+        if problem.message.startswith("v2 layout"):
+            is_explained = any(reason in problem.message for reason in reasons)
+            name = (problem.resource or "").rpartition("/")[2]
+            assert is_explained is (name not in shown), problem.message
 
 
 SOUND = st.fixed_dictionaries(

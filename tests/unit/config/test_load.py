@@ -281,6 +281,35 @@ def test_a_byte_order_mark_is_accepted_and_moves_no_column() -> None:
             {"selectors": {"vendors": ["8086", True]}},
             ".selectors.vendors[1]: found the boolean true, wanted a string",
         ),
+        *(
+            (
+                {"deviceType": "accelerator", "selectors": {"classes": [number]}},
+                f'.selectors.classes[0]: found the number {number}, wanted a string: write "{fix}"',
+            )
+            for number, fix in (
+                (2880, "0b40"),
+                (264, "0108"),
+                (1200, "1200"),
+                (12, "12"),
+                (120000, "120000"),
+                (734208, "0b3400"),
+                (20000, "20000"),
+                (-1, "-1"),
+                (12.5, "12.5"),
+            )
+        ),
+        *(
+            (
+                {"selectors": {key: [number]}},
+                f'.selectors.{key}[0]: found the number {number}, wanted a string: write "{fix}"',
+            )
+            for key, number, fix in (
+                ("vendors", 8086, "8086"),
+                ("vendors", 32902, "8086"),
+                ("devices", 65536, "65536"),
+                ("pKeys", 65535, "ffff"),
+            )
+        ),
         (
             {"selectors": {"isRdma": 1}},
             ".selectors.isRdma: found the number 1, wanted true or false",
@@ -488,7 +517,7 @@ def test_the_printed_form_of_a_v2_layout_loads_without_a_word() -> None:
     ]
     assert modern.config.pools[-2].kind is ACCELERATOR
     assert modern.config.pools[-2].exclude_topology
-    assert loaded.errors[-1].message.endswith("(its additionalInfo is not shown below: keep it)")
+    assert loaded.errors[-1].message.endswith("; its additionalInfo is not shown below: keep it")
 
 
 @pytest.mark.parametrize(
