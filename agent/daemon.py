@@ -44,7 +44,7 @@ from agent.watch.rescan import RescanLoop
 if TYPE_CHECKING:
     from agent.status.state import AgentState
 
-STOP_WITHIN_S = 1.8
+STOP_WITHIN_S = 1.65
 """How long stopping may take; then the process ends although something still hangs."""
 
 

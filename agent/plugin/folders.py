@@ -81,13 +81,13 @@ async def is_in_place(bound: BoundSocket) -> bool:
     return await _or_none(bound.path, look) is not False
 
 
-async def remove(bound: BoundSocket) -> None:
+async def remove(bound: BoundSocket, limit_s: float = REMOVE_LIMIT_S) -> None:
     """Remove a socket's file, unless another file took its place.
 
     Does not raise for errors of the folder: the server ends anyway, and the next start removes the
     file.
     """
-    await _or_none(bound.path, bound.unlink, limit_s=REMOVE_LIMIT_S)
+    await _or_none(bound.path, bound.unlink, limit_s=limit_s)
 
 
 async def remove_dead(folders: Iterable[Path]) -> tuple[Path, ...]:

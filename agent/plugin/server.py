@@ -27,6 +27,8 @@ END_LIMIT_S = 0.15
 HANG_UP_LIMIT_S = 0.2
 """For the peer to close its connection after its stream ended."""
 _FLUSH_LIMIT_S = 0.1
+CLOSE_LIMIT_S = 1.2
+"""All that together, from the moment when the agent stops: its share of the limit at SIGTERM."""
 
 
 class PoolServer:
@@ -64,22 +66,24 @@ class PoolServer:
 
         Kubelet marks a resource as stopped when its stream ends, even if the resource was
         registered again meanwhile; it closes its connection afterwards. So after waiting for that
-        it is safe to register again. Takes no longer than the sum of the limits above.
+        it is safe to register again. Takes at most CLOSE_LIMIT_S from the moment on when
+        ``is_urgent``; else ANSWER_LIMIT_S more.
         """
         if self._bound is None:
             return
         await self._within(ANSWER_LIMIT_S, lambda: is_answered() or is_urgent())
-        await self._within(STOP_ANSWER_LIMIT_S, is_answered)
-        await folders.remove(self._bound)
+        deadline_s = asyncio.get_running_loop().time() + CLOSE_LIMIT_S
+        await self._within(_left(STOP_ANSWER_LIMIT_S, deadline_s), is_answered)
+        await folders.remove(self._bound, _left(folders.REMOVE_LIMIT_S, deadline_s))
         end_streams()
-        await self._within(END_LIMIT_S, is_ended)
-        await self._within(HANG_UP_LIMIT_S, self._has_no_peers)
+        await self._within(_left(END_LIMIT_S, deadline_s), is_ended)
+        await self._within(_left(HANG_UP_LIMIT_S, deadline_s), self._has_no_peers)
         await self._server.hang_up(self._bound)
-        await self._within(_FLUSH_LIMIT_S, self._has_no_peers)
+        await self._within(_left(_FLUSH_LIMIT_S, deadline_s), self._has_no_peers)
         for peer in self._server.peers:
             peer.transport.abort()
-        await self._within(_FLUSH_LIMIT_S, self._has_no_peers)
-        await self._server.closed_within(_FLUSH_LIMIT_S)
+        await self._within(_left(_FLUSH_LIMIT_S, deadline_s), self._has_no_peers)
+        await self._server.closed_within(_left(_FLUSH_LIMIT_S, deadline_s))
 
     def _has_no_peers(self) -> bool:
         return not len(self._server.peers)
@@ -88,3 +92,8 @@ class PoolServer:
         with suppress(TimeoutError):
             async with asyncio.timeout(limit_s):
                 await self._wakeup.until(condition)
+
+
+def _left(limit_s: float, deadline_s: float) -> float:
+    """A limit, or less where the deadline is earlier."""
+    return max(0.0, min(limit_s, deadline_s - asyncio.get_running_loop().time()))

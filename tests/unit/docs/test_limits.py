@@ -9,7 +9,7 @@ import pytest
 
 from agent import blocking, daemon, holders, log_writer, node_agent, reconcile, silent_facts, tasks
 from agent.admin import client
-from agent.allocator import FRESH_WITHIN_S
+from agent.allocator import CONFIRM_WITHIN_S, FRESH_WITHIN_S
 from agent.config import watcher as config_watcher
 from agent.config.schema import HealthPolicy
 from agent.export import cdi, given
@@ -26,6 +26,8 @@ from agent.transport import grpc, grpc_server
 from agent.watch import rdma_ports, rescan
 
 PAGE = Path(__file__).parents[3] / "docs/reliability.md"
+STOP_PROMISED_S = 2.0
+"""SIGTERM ends the agent within this time, whatever hangs."""
 HTTP, PLUGIN = HttpLimits(), PluginLimits()
 
 
@@ -73,6 +75,7 @@ WAITING = {
     "HTTP: a request's head": seconds(HTTP.head_s, HTTP.idle_s, HTTP.write_s, HTTP.linger_s),
     "a command that asks": seconds(client.ANSWER_LIMIT_S),
     "the last lines of the log": seconds(log_writer.FLUSH_LIMIT_S),
+    "the end of a server, when": seconds(server.CLOSE_LIMIT_S),
     "everything at SIGTERM": f"{seconds(daemon.STOP_WITHIN_S)}, or until a second signal",
 }
 INTERVALS = {
@@ -134,3 +137,14 @@ def differences(section: str, expected: dict[str, str]) -> Iterator[str]:
 )
 def test_the_page_names_the_values_of_the_code(section: str, expected: dict[str, str]) -> None:
     assert list(differences(section, expected)) == []
+
+
+def test_the_steps_of_a_stop_add_up_to_less_than_the_limit_of_all() -> None:
+    steps = (resource.EMPTY_LIST_LIMIT_S, server.CLOSE_LIMIT_S, resource_locks.ASK_LIMIT_S)
+    assert sum(steps) < daemon.STOP_WITHIN_S
+    assert daemon.STOP_WITHIN_S + log_writer.FLUSH_LIMIT_S < STOP_PROMISED_S
+    assert server.STOP_ANSWER_LIMIT_S < server.CLOSE_LIMIT_S
+
+
+def test_an_allocation_that_began_before_a_stop_has_time_to_end() -> None:
+    assert FRESH_WITHIN_S + CONFIRM_WITHIN_S < server.STOP_ANSWER_LIMIT_S

@@ -20,7 +20,7 @@ from agent.events.plugin import ListPushed, StreamLost
 from agent.inotify import DirectoryWatch, EntryChanged
 from agent.model.answers import ListedDevice
 from agent.plugin.device_list import DeviceList
-from agent.plugin.server import PoolServer
+from agent.plugin.server import CLOSE_LIMIT_S, PoolServer
 from agent.plugin.service import DevicePluginService
 from agent.roots import Roots
 from agent.wakeup import Wakeup
@@ -227,6 +227,24 @@ async def test_a_call_that_waits_for_ever_does_not_hold_up_the_end(roots: Roots)
             await answers.asked_once.wait()
         with pytest.raises(grpc.RpcError):
             await asked
+
+
+@pytest.mark.looptime
+async def test_a_server_whose_peer_never_ends_closes_within_its_limit(tmp_path: Path) -> None:
+    server = PoolServer(tmp_path / "vf.sock", (), Wakeup())
+    await server.start()
+    loop = asyncio.get_running_loop()
+    with socket.socket(socket.AF_UNIX) as peer:
+        peer.connect(str(server.path))
+        began_s = loop.time()
+        await server.close(
+            lambda: None,
+            is_answered=lambda: False,
+            is_ended=lambda: False,
+            is_urgent=lambda: True,
+        )
+        assert loop.time() - began_s == pytest.approx(CLOSE_LIMIT_S, abs=0.01)
+    assert not server.path.exists()
 
 
 async def test_clients_that_come_and_go_leave_no_line_in_any_log(
