@@ -65,15 +65,30 @@ async def call(
     ``limit_s`` (None = no limit) or while an earlier call of the purpose still hangs. A result that
     arrives after the limit is passed to ``undo``, in the thread.
     """
-    return await _worker(purpose).call(work, str(path), limit_s, undo)
+    worker = _worker(purpose)
+    one = worker.begin(work, str(path), undo)
+    if not one.finished.wait(GRACE_S if limit_s is not None else 0):
+        await worker.wait(one, limit_s)
+    return one.outcome()
 
 
-def call_now(purpose: str, path: Path | str, work: Callable[[], T], *, limit_s: float) -> T:
+def call_now(
+    purpose: str,
+    path: Path | str,
+    work: Callable[[], T],
+    *,
+    limit_s: float,
+    undo: Callable[[T], object] | None = None,
+) -> T:
     """The same for a caller that cannot await: the loop waits, so the limit must be short.
 
     While a call hangs, further ones fail at once.
     """
-    return _worker(purpose).call_now(work, str(path), limit_s)
+    worker = _worker(purpose)
+    one = worker.begin(work, str(path), undo)
+    if not one.finished.wait(limit_s):
+        worker.end_wait(one, limit_s)
+    return one.outcome()
 
 
 def _worker(purpose: str) -> _Worker:
@@ -109,7 +124,7 @@ def hanging() -> tuple[Hanging, ...]:
 
 
 def on_change(receive: Callable[[], None]) -> Callable[[], None]:
-    """No further thread can be created: a process limit of container or node is reached."""
+    """Call ``receive`` after a call began or ceased to hang; returns how to stop that."""
     _receivers.append(receive)
     return lambda: _receivers.remove(receive)
 
@@ -243,33 +258,10 @@ class _Worker:
             self._pending += 1
         self._queue.put(one)  # type: ignore[arg-type] # the thread does not look at the result
 
-    async def call(
-        self,
-        work: Callable[[], T],
-        path: str,
-        limit_s: float | None,
-        undo: Callable[[T], object] | None,
-    ) -> T:
-        """As :func:`call`."""
-        one = self._begin(work, path, undo)
-        grace_s = GRACE_S if limit_s is not None else 0
-        if not one.finished.wait(grace_s):
-            await self._wait(one, limit_s)
-        return one.outcome()
-
-    def call_now(self, work: Callable[[], T], path: str, limit_s: float) -> T:
-        """As :func:`call_now`."""
-        one = self._begin(work, path, None)
-        if not one.finished.wait(limit_s) and one.give_up():
-            with suppress(RuntimeError):  # no loop runs
-                self._log_late(one, asyncio.get_running_loop())
-            raise _late(one.path, limit_s)
-        return one.outcome()
-
-    def _begin(
+    def begin(
         self, work: Callable[[], T], path: str, undo: Callable[[T], object] | None
     ) -> _Call[T]:
-        """Queue a call for a thread."""
+        """Queue a call for a thread; raises NoThreadError or TimeoutError if none can take it."""
         self._refuse_if_held(path)
         self.need_thread(path)
         one = _Call(work, path, undo)
@@ -284,7 +276,7 @@ class _Worker:
             text = f"an earlier call at {held_at} has been hanging for {_age_s(held[0]):.0f} s"
             raise TimeoutError(errno.ETIMEDOUT, text, path)
 
-    async def _wait(self, one: _Call[T], limit_s: float | None) -> None:
+    async def wait(self, one: _Call[T], limit_s: float | None) -> None:
         """Wait, without blocking the loop, until the call has finished or its limit is over."""
         loop = asyncio.get_running_loop()
         done = loop.create_future()
@@ -307,9 +299,15 @@ class _Worker:
             if not one.give_up():
                 self._put(_Call(one.take_back, one.path, None))
             raise
+        self.end_wait(one, limit_s)
+
+    def end_wait(self, one: _Call[T], limit_s: float | None) -> None:
+        """Give a call up at its limit, unless it has just finished; raises TimeoutError then."""
         if one.give_up():
-            self._log_late(one, loop)
-            raise _late(one.path, limit_s)
+            with suppress(RuntimeError):  # no loop runs
+                self._log_late(one, asyncio.get_running_loop())
+            text = f"no result within {limit_s:g} s: its file system may hang"
+            raise TimeoutError(errno.ETIMEDOUT, text, one.path)
 
     def _log_late(self, one: _Call[T], loop: asyncio.AbstractEventLoop) -> None:
         """Log that a call hangs, and later that it returned."""
@@ -331,11 +329,6 @@ class _Worker:
         logs.forget(FileHangs, self._purpose)
         logs.emit(FileAnswers(purpose=self._purpose, path=path))
         _notify_receivers()
-
-
-def _late(path: str, limit_s: float | None) -> TimeoutError:
-    text = f"no result within {limit_s:g} s: its file system may hang"
-    return TimeoutError(errno.ETIMEDOUT, text, path)
 
 
 def _age_s(one: _Call[T]) -> float:

@@ -129,7 +129,7 @@ class ResourceLocks:
             self._plan()
 
     def _check_folders(self) -> None:
-        """Check in a thread whether the folders answer, before files there are opened on the loop.
+        """Check in a thread whether the folders answer, before files there are used on the loop.
 
         While they do not answer, no lock file is opened, read or removed.
         """
@@ -254,17 +254,16 @@ class ResourceLocks:
 
     def _open(self, resource: str) -> int | None:
         """A descriptor of the lock file, in the first folder where it opens; None = none."""
-        problem: OSError | None = None
-        if self._hangs:
-            problem = TimeoutError(errno.ETIMEDOUT, "the file system hangs", str(self._folders[0]))
-        for folder in () if self._hangs else self._folders:
+        path = ", ".join(map(str, self._folders))
+        problem: OSError = TimeoutError(errno.ETIMEDOUT, "the file system hangs", path)
+        if not self._hangs:
             try:
-                return _open_lock(folder, _file_name(resource))
-            except FileNotFoundError:
-                continue
+                return _open_in_thread(self._folders, path, _file_name(resource))
             except OSError as error:
                 problem = error
-        reason = with_advice(problem) if problem else "kubelet's folders are missing"
+                self._hangs = isinstance(error, TimeoutError)
+        is_missing = isinstance(problem, FileNotFoundError)
+        reason = "kubelet's folders are missing" if is_missing else with_advice(problem)
         logs.emit_once(LockUnavailable(error=reason), "")
         return None
 
@@ -319,6 +318,34 @@ def _resource_if_locked(path: Path) -> str | None:
         finally:
             os.close(fd)
     return None
+
+
+def _open_in_thread(folders: Collection[Path], path: str, name: str) -> int:
+    """As :func:`_open_in_first`; raises TimeoutError if the file system hangs."""
+
+    def work() -> int:
+        return _open_in_first(folders, name)
+
+    try:
+        return blocking.call_now("locks", path, work, limit_s=ASK_LIMIT_S, undo=os.close)
+    except blocking.NoThreadError:
+        return work()
+
+
+def _open_in_first(folders: Collection[Path], name: str) -> int:
+    """A descriptor of a lock file, in the first folder where it opens.
+
+    Raises FileNotFoundError if no folder exists, else the last other OSError. For a thread.
+    """
+    problem: OSError = FileNotFoundError()
+    for folder in folders:
+        try:
+            return _open_lock(folder, name)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            problem = error
+    raise problem
 
 
 def _open_lock(folder: Path, name: str) -> int:

@@ -75,6 +75,16 @@ async def test_a_call_gives_its_result_from_a_thread_that_is_kept() -> None:
     assert await blocking.call("files", "/x", threading.current_thread) is first
 
 
+def test_a_caller_that_cannot_wait_goes_on_at_the_limit_and_the_late_result_is_undone(
+    gate: Gate,
+) -> None:
+    assert blocking.call_now("files", "/x", lambda: 7, limit_s=20) == 7
+    with pytest.raises(TimeoutError, match=r"no result within 0\.5 s.*/dead"):
+        blocking.call_now("files", "/dead", gate.work, limit_s=0.5, undo=gate.undo)
+    gate.open()
+    assert gate.invalidated.wait(20)
+
+
 async def test_errors_of_the_system_and_bugs_pass_through() -> None:
     for error in (OSError(errno.EROFS, "read-only"), ZeroDivisionError(), RuntimeError("a bug")):
 

@@ -310,18 +310,19 @@ def test_a_folder_that_cannot_be_written_is_one_warning(
         assert messages(caplog) == ["lock.unavailable"]
 
 
+@pytest.mark.parametrize("call", ["listdir", "mkdir"])
 async def test_after_a_hang_of_kubelets_folders_the_resources_are_locked(
-    roots: Roots, monkeypatch: pytest.MonkeyPatch
+    roots: Roots, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
-    answers, bus, list_folder = threading.Event(), Bus(), os.listdir
+    answers, bus, original = threading.Event(), Bus(), getattr(os, call)
 
-    def hang(folder: Path) -> list[str]:
-        answers.wait()
-        return list_folder(folder)
+    def hang(*args: object) -> object:
+        answers.wait(20)
+        return original(*args)
 
     with ResourceLocks(roots, bus) as locks:
-        monkeypatch.setattr(os, "listdir", hang)
-        assert locks.want({A}) == {A}
+        monkeypatch.setattr(os, call, hang)
+        assert locks.want({A, B}) == {A, B}
         assert not lock_file(roots, A).exists()
         answered = asyncio.Event()
         leave = blocking.on_change(lambda: None if blocking.hanging() else answered.set())
