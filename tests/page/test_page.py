@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -200,6 +201,22 @@ def test_a_click_explains_a_device_with_the_pod_that_holds_it(
         shot(page, "explained")
         page.keyboard.press("Escape")
         expect(details).not_to_be_visible()
+
+
+def test_a_device_that_is_given_last_is_marked_and_explained(
+    browser: Browser, agent: AgentProcess, node: HostBuilder
+) -> None:
+    vf = node.vfs(NIC)[0]
+    with page_of(browser, url_of(agent)) as page:
+        expect(cell(page, vf)).not_to_have_attribute("title", re.compile("given last"))
+        node.remove_netdev(node.netdevs(vf)[0])
+        expect(cell(page, vf)).to_have_attribute("title", re.compile("given last"))
+        cell(page, vf).click()
+        expect(page.locator("#details")).to_contain_text("given last")
+        expect(page.locator("#details")).to_contain_text("no pod holds it")
+        page.keyboard.press("Escape")
+        page.locator(f'[data-resource="{NET}"]').get_by_role("button", name="explain").click()
+        expect(page.locator("#details")).to_contain_text("none (given last)")
 
 
 def test_a_pool_is_explained_and_its_devices_stand_out(

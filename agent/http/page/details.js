@@ -55,7 +55,7 @@ function pool(explanation) {
     `${step.selectorObject ? `[${step.selectorObject}] ` : ""}${step.step}`,
     step.wanted ?? "",
   ]);
-  const members = (explanation.members ?? []).map((m) => [m.id, m.cause ? `${m.health}: ${m.cause}` : m.health, holder(m)]);
+  const members = (explanation.members ?? []).map((m) => [m.id, m.cause ? `${m.health}: ${m.cause}` : m.health, holder(m) || (m.givenLast && "none (given last)")]);
   return [
     make("p", {}, explanation.summary),
     ...lines,
