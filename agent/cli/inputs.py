@@ -15,7 +15,7 @@ from agent.config.load import Loaded, load_config
 from agent.config.schema import Config
 from agent.config.source import SourceState, read_source
 from agent.errors import ConfigError, UsageError
-from agent.events.host import DevlinkFileUnreadable
+from agent.events.host import AltnamesFileUnreadable, DevlinkFileUnreadable
 from agent.roots import Roots
 
 
@@ -23,7 +23,7 @@ def roots_of(arguments: Namespace) -> Roots:
     """The host's paths; a recorded host is unpacked first, for as long as the process lives.
 
     Raises UsageError where the host root is neither a folder nor a recorded host, and where its
-    ``devlink.json`` cannot be read; ``run`` warns of that and goes on.
+    ``devlink.json`` or ``altnames.json`` cannot be read; ``run`` warns of that and goes on.
     """
     host = Path(arguments.host_root).resolve()
     if host.is_file():
@@ -39,12 +39,14 @@ def roots_of(arguments: Namespace) -> Roots:
 
 
 def _check_facts(roots: Roots, *, go_on: bool) -> None:
-    from agent.host.devlink import fault_of_file  # noqa: PLC0415 - for laid-out hosts only
+    from agent.host import altnames, devlink  # noqa: PLC0415 - for laid-out hosts only
 
-    if fault := fault_of_file(roots.host):
-        if not go_on:
-            raise UsageError(fault)
-        logs.emit(DevlinkFileUnreadable(reason=fault))
+    files = {DevlinkFileUnreadable: devlink, AltnamesFileUnreadable: altnames}
+    for event, file in files.items():
+        if fault := file.fault_of_file(roots.host):
+            if not go_on:
+                raise UsageError(fault)
+            logs.emit(event(reason=fault))
 
 
 _unpacked_folders: list[Callable[[], None]] = []

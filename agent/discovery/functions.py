@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import attrs
 
 from agent.attrs_classes import frozen
 from agent.host import auxiliary, ddptool, netdev, pci, rdma, switchdev, sysfs, vfio
-from agent.host.altnames import altnames_of
 from agent.host.auxiliary import AuxiliaryBus
 from agent.host.devlink import DevlinkFacts
 from agent.host.netdev import NetClass
@@ -48,7 +47,7 @@ class ScanContext:
     devlink: DevlinkFacts = DevlinkFacts()
     vfio_groups: frozenset[int] = frozenset()
     """Groups of which it is known that there is an IOMMU."""
-    altnames: bool = False
+    altnames: Callable[[str], tuple[str, ...]] | None = None
     """Whether the kernel is to be asked for alternative names of PFs."""
     ddptool: str | None = None
     """Path of the program to ask for DDP profiles, where it is wanted and there."""
@@ -245,7 +244,7 @@ def _pf(host: ScanContext, folder: int, entries: frozenset[str], bdf: str, kind:
     sriov = pci.sriov(folder, entries, host.folders)
     eswitch = switchdev.tell_apart(_whole(host, folder, netdev.listed(folder, entries)))
     if host.altnames:
-        own = tuple(attrs.evolve(n, altnames=altnames_of(n.name)) for n in eswitch.own)
+        own = tuple(attrs.evolve(n, altnames=host.altnames(n.name)) for n in eswitch.own)
         eswitch = attrs.evolve(eswitch, own=own)
     rdma_devices = rdma.devices_of(folder, bdf, host.rdma)
     is_network = kind is NET_DEVICE

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from agent.attrs_classes import frozen
 from agent.discovery.functions import ScanContext
@@ -34,8 +34,8 @@ class DevlinkAnswer:
 
     devlink: DevlinkFacts = DevlinkFacts()
     ddptool: str | None = None
-    altnames: bool = False
-    """Whether alternative names of PFs are wanted, and the kernel may be asked."""
+    altnames: Callable[[str], tuple[str, ...]] | None = None
+    """Returns the alternative names of a netdev; None = they are not wanted."""
     classes: tuple[str, ...] = ()
     """PCI classes beside the agent's own that pools ask for, as hex digits."""
 

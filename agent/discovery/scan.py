@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 from collections import Counter
-from collections.abc import Collection, Container, Iterable, Iterator
+from collections.abc import Callable, Collection, Container, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from operator import attrgetter
 from pathlib import Path
@@ -31,7 +31,8 @@ from agent.host import (
     sysfs,
 )
 from agent.host.addresses import OwnRoutes
-from agent.host.altnames import ALTNAMES
+from agent.host.altnames import ALTNAMES, altnames_of
+from agent.host.altnames import from_file as altnames_from_file
 from agent.host.devlink import DevlinkFacts
 from agent.host.nodes import NodeReader, view_of
 from agent.host.rdma import RdmaHost
@@ -52,10 +53,11 @@ def scan(
 ) -> Snapshot:
     """Everything about this host's functions, as far as it can be read now.
 
-    ``netlink`` says whether the kernel may be asked for routes and devlink facts; otherwise they
-    come from procfs and ``devlink.json`` below the host root. ``needs`` names the facts that
-    somebody wants (``devlink.DDP``, ``devlink.ENABLE_RDMA``, ``ALTNAMES``), since asking the
-    kernel for them takes time, of devlink firmware's. A host without a PCI bus has no functions.
+    ``netlink`` says whether the kernel may be asked for routes, devlink facts and alternative
+    names; otherwise they come from procfs, ``devlink.json`` and ``altnames.json`` below the host
+    root. ``needs`` names the facts that are needed (``devlink.DDP``, ``devlink.ENABLE_RDMA``,
+    ``ALTNAMES``), since asking the kernel for them takes time, of devlink firmware's. A host
+    without a PCI bus has no functions.
     Raises OSError where the process itself is out of descriptors or memory, and where sysfs, its
     PCI bus or a class that lists devices cannot be read, or is missing though an earlier scan saw
     it: that must not look like a host whose devices are gone.
@@ -150,9 +152,9 @@ class Scanner:
     def _asked(self, needs: frozenset[str]) -> DevlinkAnswer:
         facts = _devlink_facts(self._roots, netlink=self._netlink, needs=needs)
         wants_ddptool = self._netlink and devlink.DDP in needs and not facts.ddp
-        wants_altnames = self._netlink and ALTNAMES in needs
         program = ddptool.program() if wants_ddptool else None
-        return DevlinkAnswer(facts, program, wants_altnames, needed_classes(needs))
+        names = _altnames(self._roots, netlink=self._netlink) if ALTNAMES in needs else None
+        return DevlinkAnswer(facts, program, names, needed_classes(needs))
 
     def _read(
         self, folders: OpenFolders, asked: DevlinkAnswer, touched: Collection[str] | None
@@ -289,3 +291,12 @@ def _devlink_facts(roots: Roots, *, netlink: bool, needs: frozenset[str]) -> Dev
         return devlink.from_kernel(needs)
     with sysfs.folder(roots.host) as host:
         return devlink.from_file(host) if host is not None else DevlinkFacts()
+
+
+def _altnames(roots: Roots, *, netlink: bool) -> Callable[[str], tuple[str, ...]]:
+    """Returns the alternative names of a netdev: from the kernel, or from a laid-out host."""
+    if netlink:
+        return altnames_of
+    with sysfs.folder(roots.host) as host:
+        names = altnames_from_file(host) if host is not None else {}
+    return lambda netdev: names.get(netdev, ())

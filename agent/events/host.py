@@ -87,6 +87,14 @@ class DevlinkFileUnreadable(LogEvent, name="host.devlink_unreadable", level=WARN
     reason: str
 
 
+class AltnamesFileUnreadable(LogEvent, name="host.altnames_unreadable", level=WARNING):
+    """The agent cannot read the file altnames.json of a laid-out host. It knows PFs by the names
+    of their netdevs only.
+    """
+
+    reason: str
+
+
 class PfDown(LogEvent, name="host.pf_down", level=WARNING):
     """A PF is administratively down. Its driver is not known to stop its VFs in this state, so
     the agent reports them as Healthy, although nothing proves their link. To have the link

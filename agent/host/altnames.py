@@ -1,13 +1,17 @@
 """Alternative names of netdevs (``ip link property add dev NAME altname OTHER``, Linux 5.5).
 
 Sysfs does not show them: the kernel is asked, one question for each netdev, without its statistics.
+A laid-out host has them in the file ``altnames.json``.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import sys
+from collections.abc import Mapping
+from pathlib import Path
 
 from agent.host import netlink as wire
 from agent.host import sysfs
@@ -15,6 +19,7 @@ from agent.host.rtnl_link import IFLA_PROP_LIST, altnames
 
 ALTNAMES = "altnames"
 """What a scan is asked for, since it costs a question for each netdev of a PF."""
+FILE = "altnames.json"
 
 _RTM_GETLINK = 18  # uapi linux/rtnetlink.h
 _IFINFOMSG_SIZE = 16
@@ -39,3 +44,36 @@ def altnames_of(name: str) -> tuple[str, ...]:
     except OSError as error:
         sysfs.raise_if_exhausted(error)
     return ()
+
+
+def from_file(host: int) -> Mapping[str, tuple[str, ...]]:
+    """Netdev -> its alternative names, as a laid-out host has them in ``altnames.json``.
+
+    ``{"ens1f0": ["sriov1"]}``; empty if there is no such file, or if it is damaged.
+    """
+    names = _parse(sysfs.read_all(host, FILE))
+    return {} if isinstance(names, str) else names
+
+
+def fault_of_file(host: Path) -> str | None:
+    """What is wrong with the ``altnames.json`` of a laid-out host, which a scan ignores."""
+    with sysfs.folder(host) as folder:
+        names = _parse(sysfs.read_all(folder, FILE)) if folder is not None else {}
+    return f"{host / FILE} {names}: the agent ignores it" if isinstance(names, str) else None
+
+
+def _parse(raw: bytes) -> Mapping[str, tuple[str, ...]] | str:
+    """The names in a file, or what is wrong with it; the file may come from a stranger."""
+    try:
+        content = json.loads(raw) if raw else {}
+    except RecursionError:
+        return "is nested too deeply"
+    except ValueError as error:
+        return f"is not JSON: {error}"
+    if isinstance(content, dict) and all(map(_is_list_of_names, content.values())):
+        return {netdev: tuple(sorted(names)) for netdev, names in content.items()}
+    return "is not an object of lists of names"
+
+
+def _is_list_of_names(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) for name in value)

@@ -18,7 +18,7 @@ from typing import Any
 import attrs
 
 from agent.attrs_classes import frozen
-from agent.host import devlink
+from agent.host import altnames, devlink
 from agent.model.snapshot import Snapshot
 from agent.roots import Roots
 
@@ -200,6 +200,8 @@ def told_by_kernel(snapshot: Snapshot) -> Mapping[str, Entry]:
         *(_route_line(name, *_A_NETWORK) for name in snapshot.routed_netdevs),
     ]
     found = {"proc/net/route": Entry("file", "".join(f"{r}\n" for r in routes).encode())}
+    if names := _altnames(snapshot):
+        found[altnames.FILE] = Entry("file", json.dumps(names, indent=1, sort_keys=True).encode())
     if facts := _devlink_facts(snapshot):
         found[devlink.FILE] = Entry("file", json.dumps(facts, indent=1, sort_keys=True).encode())
     return found
@@ -216,6 +218,12 @@ _A_NETWORK = ("000200C0", "00FFFFFF")
 def _route_line(netdev: str, destination: str = _ANYWHERE, mask: str = _ANYWHERE) -> str:
     """A route that is up (RTF_UP), else a default route; its gateway is nobody's business."""
     return "\t".join((netdev, destination, "00000000", "0001", "0", "0", "0", mask, *"000"))
+
+
+def _altnames(snapshot: Snapshot) -> dict[str, list[str]]:
+    """Netdev of a PF -> its alternative names."""
+    netdevs = (netdev for pf in snapshot.pfs.values() for netdev in pf.netdevs)
+    return {netdev.name: list(netdev.altnames) for netdev in netdevs if netdev.altnames}
 
 
 def _devlink_facts(snapshot: Snapshot) -> dict[str, Any]:

@@ -57,16 +57,22 @@ def test_a_recorded_host_that_was_read_is_removed_again(host: HostBuilder, tmp_p
     assert list((tmp_path / "temporary").iterdir()) == []
 
 
-@pytest.mark.parametrize("content", [DEEP, "{", "[]", '{"param": 5}'])
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        *(("devlink.json", text) for text in (DEEP, "{", "[]", '{"param": 5}')),
+        *(("altnames.json", text) for text in (DEEP, "{", "[]", '{"ens1f0": 5}')),
+    ],
+)
 def test_facts_that_cannot_be_read_are_one_message(
-    host: HostBuilder, tmp_path: Path, content: str
+    host: HostBuilder, tmp_path: Path, file: str, content: str
 ) -> None:
-    (host.root / "devlink.json").write_text(content)
+    (host.root / file).write_text(content)
     for number, root in enumerate((host.root, recorded(host, tmp_path / "host.tar.gz"))):
         done = discover(root, tmp_path / f"temporary{number}")
         assert done.returncode == 2
         (line,) = done.stderr.splitlines()
-        assert "devlink.json is n" in line
+        assert f"{file} is n" in line
         assert list((tmp_path / f"temporary{number}").iterdir()) == []
 
 

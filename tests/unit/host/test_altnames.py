@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from agent.cli.snapshot import record
 from agent.config.load import load_config
 from agent.discovery.scan import scan
-from agent.host.altnames import ALTNAMES, altnames_of
+from agent.host.altnames import ALTNAMES, altnames_of, fault_of_file
+from agent.host.recording import Entry
 from agent.pools.needs import needs_of
 from agent.sample.host_builder import HostBuilder
 from tests.support.inside import in_own_network, ip, needs_root
@@ -52,6 +56,42 @@ def test_a_scan_asks_for_those_of_pfs_if_it_may_and_somebody_wants_them(tmp_path
         return [s.by_id[PF].altnames for s in scans]
 
     assert in_own_network(work) == [("sriov1",), (), ()]
+
+
+@pytest.mark.root
+@needs_root
+def test_a_recording_has_the_alternative_names_that_the_kernel_has(tmp_path: Path) -> None:
+    host = HostBuilder(tmp_path / "host")
+    host.pf(PF, "pf0", vfs=1)
+
+    def work() -> Mapping[str, Entry]:
+        ip("link add pf0 type veth peer name peer0", "link property add dev pf0 altname sriov1")
+        return record(host.roots, netlink=True, macs=False)[1]
+
+    tree = in_own_network(work)
+    assert json.loads(tree["altnames.json"].content) == {"pf0": ["sriov1"]}
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        ("{", "is not JSON: "),
+        ("[]", "is not an object of lists of names"),
+        ('{"pf0": "sriov1"}', "is not an object of lists of names"),
+        ('{"pf0": [1]}', "is not an object of lists of names"),
+        ("[" * 100_000, "is nested too deeply"),
+    ],
+)
+def test_a_damaged_file_of_names_is_ignored_with_its_fault(
+    tmp_path: Path, content: str, fault: str
+) -> None:
+    host = HostBuilder(tmp_path)
+    host.pf(PF, "pf0", vfs=1)
+    file = tmp_path / "altnames.json"
+    assert fault_of_file(tmp_path) is None
+    file.write_text(content)
+    assert (fault_of_file(tmp_path) or "").startswith(f"{file} {fault}")
+    assert scan(host.roots, needs=frozenset({ALTNAMES})).by_id[PF].altnames == ()
 
 
 def test_only_a_configuration_that_names_pfs_asks_for_alternative_names() -> None:

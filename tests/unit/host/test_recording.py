@@ -177,6 +177,15 @@ def test_devlink_facts_are_kept(host: HostBuilder, tmp_path: Path) -> None:
     assert again.by_id[PF].ddp_profile == "GTPv1"
 
 
+def test_alternative_names_are_kept(host: HostBuilder, tmp_path: Path) -> None:
+    host.pf(PF, "ens1f0", vfs=1)
+    host.write(host.root / "altnames.json", '{"ens1f0": ["sriov1", "enx0002c90a0b0c"]}')
+    original = seen(host.roots)
+    assert original.by_id[PF].altnames == ("enx0002c90a0b0c", "sriov1")
+    again = seen(replayed(packed(host.roots), tmp_path))
+    assert again.by_id[PF].altnames == ("enx000000000001", "sriov1")
+
+
 def test_a_host_without_anything_is_recorded_too(tmp_path: Path) -> None:
     (tmp_path / "host").mkdir()
     assert seen(replayed(packed(Roots(tmp_path / "host")), tmp_path)) == Snapshot()
