@@ -8,7 +8,6 @@ from agent.attrs_classes import frozen
 
 NETWORK = 0x020000
 INFINIBAND = 0x020700
-ACCELERATOR = 0x120000
 
 
 @frozen
@@ -45,18 +44,4 @@ class Hardware:
         return "infiniband" if self.pci_class == INFINIBAND else "ether"
 
 
-X710 = Hardware("8086", "1572", "i40e", total_vfs=64, vf=VfHardware("154c", "iavf"))
 E810 = Hardware("8086", "1592", "ice", total_vfs=128, vf=VfHardware("1889", "iavf"))
-CONNECTX6 = Hardware("15b3", "101d", "mlx5_core", total_vfs=16, vf=VfHardware("101e", "mlx5_core"))
-CONNECTX6_INFINIBAND = attrs.evolve(
-    CONNECTX6, device="101b", pci_class=INFINIBAND, vf=VfHardware("101c", "mlx5_core")
-)
-VIRTIO_NET = Hardware("1af4", "1041", "virtio-pci")
-ACC100 = Hardware(
-    "8086",
-    "0d5c",
-    "igb_uio",
-    pci_class=ACCELERATOR,
-    total_vfs=16,
-    vf=VfHardware("0d5d", "vfio-pci", netdevs=False),
-)

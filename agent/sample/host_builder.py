@@ -1,4 +1,4 @@
-"""Lays out a host tree as the kernel would show it: for the demo, replays and tests.
+"""Lays out a host tree as the kernel would show it, for the demo.
 
 Real folders below ``sys/devices``, with the links that buses and classes have. Attributes end in a
 newline as in sysfs; device nodes are plain files. Its methods read like the host's own events: VFs
@@ -8,23 +8,21 @@ appear, a carrier goes.
 from __future__ import annotations
 
 import os
-import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 from agent.attrs_classes import frozen
 from agent.model.address import bdf_order
-from agent.model.device import RdmaDevice, is_vfio_driver
+from agent.model.device import is_vfio_driver
 from agent.roots import Roots
-from agent.sample.hardware import ACC100, E810, VIRTIO_NET, Hardware, VfHardware
+from agent.sample.hardware import E810, Hardware, VfHardware
 
 _IFF_UP = 0x1
 _IFF_BROADCAST_MULTICAST = 0x1002
 _LINK_TYPES = {"ether": 1, "infiniband": 32}
 _VFS_PER_FUNCTION = 0x100
 _FIRST_VF_OFFSET = 8
-_VDPA_DRIVERS = {"vhost": "vhost_vdpa", "virtio": "virtio_vdpa", None: None}
 
 
 @frozen
@@ -97,20 +95,6 @@ class HostBuilder:
             self.add_vfs(bdf, vfs, hardware.vf)
         return bdf
 
-    def accelerator(
-        self, bdf: str, hardware: Hardware = ACC100, *, vfs: int = 0, numa: int | None = 0
-    ) -> str:
-        """An accelerator's PF with its VFs."""
-        return self.pf(bdf, None, hardware, vfs=vfs, numa=numa)
-
-    def virtio_nic(self, bdf: str, netdev: str, *, numa: int | None = None) -> str:
-        """A virtio NIC as cloud machines have it: its netdev belongs to the virtio device."""
-        self.function(bdf, VIRTIO_NET, numa=numa, iommu=False)
-        folder = self.folder(bdf) / f"virtio{self._next('virtio')}"
-        self.link(self.root / "sys/bus/virtio/devices" / folder.name, folder)
-        self._netdev(netdev, folder)
-        return bdf
-
     @staticmethod
     def vf_address(pf: str, index: int) -> str:
         """Where the builder puts a VF: behind its PF, 256 routing ids for each function."""
@@ -143,21 +127,6 @@ class HostBuilder:
         self.write(folder / "sriov_numvfs", count)
         return self.vfs(pf)
 
-    def remove_vfs(self, pf: str) -> None:
-        """Take all VFs of a PF away, as writing 0 to ``sriov_numvfs`` does."""
-        for index, bdf in enumerate(self.vfs(pf)):
-            (self.folder(pf) / f"virtfn{index}").unlink()
-            self.remove(bdf)
-        self.write(self.folder(pf) / "sriov_numvfs", 0)
-
-    def remove(self, bdf: str) -> None:
-        """Unplug a function with everything below it, netdevs first as drivers do."""
-        for netdev in self.netdevs(bdf):
-            self.remove_netdev(netdev)
-        self._hide_group(self.folder(bdf))
-        (self.root / "sys/bus/pci/devices" / bdf).unlink()
-        shutil.rmtree(self.folder(bdf))
-
     def set_driver(self, owner: str, driver: str | None) -> None:
         """Bind a function to another driver, or to none."""
         self._hide_group(self.folder(owner))
@@ -178,13 +147,6 @@ class HostBuilder:
         self.node("vfio/vfio")
         self._show_group(self.folder(bdf))
         return group
-
-    def uio(self, bdf: str) -> str:
-        """Give a function a userspace I/O device; its name."""
-        name = f"uio{self._next('uio')}"
-        (self.folder(bdf) / "uio" / name).mkdir(parents=True)
-        self.node(name)
-        return name
 
     # Network interfaces
 
@@ -208,13 +170,6 @@ class HostBuilder:
         by_index = sorted(folders, key=lambda folder: int((folder / "ifindex").read_text()))
         return tuple(folder.name for folder in by_index)
 
-    def remove_netdev(self, name: str) -> None:
-        """Take a netdev away: unregistered, or moved to another network namespace."""
-        link = self.root / "sys/class/net" / name
-        folder = link.resolve()
-        link.unlink()
-        shutil.rmtree(folder)
-
     def set_admin(self, name: str, *, up: bool) -> None:
         """``ip link set NAME up|down``; the carrier of a netdev that is down cannot be read."""
         folder = self.root / "sys/class/net" / name
@@ -232,20 +187,6 @@ class HostBuilder:
         self.write(folder / "operstate", "up" if up else "down")
         self.write(folder / "carrier", int(up))
 
-    def enslave(self, lower: str, upper: str) -> None:
-        """Put a netdev into a bond, bridge or team, which is made if it is not there."""
-        self.stack(lower, upper)
-        net = self.root / "sys/class/net"
-        self.link(net / lower / "master", (net / upper).resolve())
-
-    def stack(self, lower: str, upper: str) -> None:
-        """Put a VLAN or another upper interface on a netdev; it is made if it is not there."""
-        net = self.root / "sys/class/net"
-        if not (net / upper).exists():
-            self.netdev(upper)
-        self.link(net / lower / f"upper_{upper}", (net / upper).resolve())
-        self.link(net / upper / f"lower_{lower}", (net / lower).resolve())
-
     def default_route(self, netdev: str) -> None:
         """An IPv4 default route in procfs."""
         table = self.root / "proc/net/route"
@@ -253,71 +194,6 @@ class HostBuilder:
             self.write(table, "Iface Destination Gateway Flags RefCnt Use Metric Mask MTU Win IRTT")
         fields = (netdev, "00000000", "0100000A", "0003", "0", "0", "0", "00000000", "0", "0", "0")
         self.write(table, table.read_text() + "\t".join(fields))
-
-    # RDMA, vDPA, sub-functions
-
-    def rdma(self, owner: str, name: str, *, pkey: int = 0xFFFF, umad: bool = True) -> RdmaDevice:
-        """An RDMA device of a function or auxiliary device, with its character devices."""
-        number = self._next("rdma")
-        folder = self.folder(owner) / "infiniband" / name
-        self.write(folder / "ports/1/pkeys/0", f"{pkey:#06x}")
-        pci_class = self.folder(owner) / "class"
-        is_infiniband = pci_class.exists() and pci_class.read_text().startswith("0x0207")
-        self.write(folder / "ports/1/link_layer", "InfiniBand" if is_infiniband else "Ethernet")
-        self.set_rdma_port(owner, name)
-        self.link(self.root / "sys/class/infiniband" / name, folder)
-        classes = {"uverbs": "infiniband_verbs"}
-        if umad:
-            classes |= {"umad": "infiniband_mad", "issm": "infiniband_mad"}
-        for prefix, class_name in classes.items():
-            node = f"{prefix}{number}"
-            self.write(self.root / f"sys/class/{class_name}/{node}/ibdev", name)
-            self.node(f"infiniband/{node}")
-        self.node("infiniband/rdma_cm")
-        return RdmaDevice(
-            name,
-            uverbs=(f"/dev/infiniband/uverbs{number}",),
-            umad=(f"/dev/infiniband/umad{number}",) if umad else (),
-            issm=(f"/dev/infiniband/issm{number}",) if umad else (),
-        )
-
-    def set_rdma_port(
-        self, owner: str, name: str, state: str = "4: ACTIVE", phys_state: str = "5: LinkUp"
-    ) -> None:
-        """The state of port 1 of an RDMA device, as sysfs writes it."""
-        port = self.folder(owner) / "infiniband" / name / "ports/1"
-        self.write(port / "state", state)
-        self.write(port / "phys_state", phys_state)
-
-    def vdpa(self, owner: str, vdpa_type: str | None = "vhost") -> str:
-        """A vDPA device of a function or auxiliary device; its name."""
-        number = self._next("vdpa")
-        name = f"vdpa{number}"
-        folder = self.folder(owner) / name
-        folder.mkdir()
-        self._bind(folder, "vdpa", _VDPA_DRIVERS[vdpa_type])
-        if vdpa_type == "vhost":
-            (folder / f"vhost-vdpa-{number}").mkdir()
-            self.node(f"vhost-vdpa-{number}")
-        self.link(self.root / "sys/bus/vdpa/devices" / name, folder)
-        return name
-
-    def auxiliary(self, parent: str, name: str, *, driver: str | None = None) -> str:
-        """An auxiliary device ``<driver>.<type>.<id>`` of a function; its name."""
-        folder = self.folder(parent) / name
-        folder.mkdir()
-        self.link(self.root / "sys/bus/auxiliary/devices" / name, folder)
-        self._bind(folder, "auxiliary", driver)
-        return name
-
-    def sf(self, parent: str, sfnum: int, netdev: str | None = None) -> str:
-        """An mlx5 sub-function of a PF, with its netdev; its name."""
-        number = self._next("sf") + 2  # 0 and 1 are the ports' own auxiliary devices
-        name = self.auxiliary(parent, f"mlx5_core.sf.{number}", driver="mlx5_core.sf")
-        self.write(self.folder(name) / "sfnum", sfnum)
-        if netdev is not None:
-            self.netdev(netdev, name)
-        return name
 
     # Files
 

@@ -17,10 +17,10 @@ from agent.host.vf_stats import traffic_of
 from agent.http.counters import Counters
 from agent.http.exposition import exposition
 from agent.model.traffic import VfTraffic
-from agent.sample.host_builder import HostBuilder
 from tests.bench import harness, process
 from tests.bench.harness import Figure, Result
 from tests.bench.peer import Peer
+from tests.support.host_builder import HostBuilder
 from tests.support.moment import moment
 from tests.support.pools import pool
 from tests.unit.host.test_vf_stats import ALL, entry, message

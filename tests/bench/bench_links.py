@@ -16,11 +16,11 @@ import time
 from collections.abc import Callable
 
 from agent.host.netlink import messages
-from agent.sample.host_builder import HostBuilder
 from tests.bench import harness
 from tests.bench.harness import Figure, Result
 from tests.bench.peer import Peer
 from tests.bench.process import Machine
+from tests.support.host_builder import HostBuilder
 from tests.support.netns import LinkSwitch, NetNamespace
 
 _SETTLE_S = 0.02

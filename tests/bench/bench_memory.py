@@ -12,12 +12,12 @@ import time
 from collections.abc import Sequence
 from statistics import median
 
-from agent.sample.host_builder import HostBuilder
 from tests.bench import harness
 from tests.bench.bench_links import wire
 from tests.bench.harness import Curve, Figure, Result
 from tests.bench.peer import Peer
 from tests.bench.process import Machine
+from tests.support.host_builder import HostBuilder
 from tests.support.netns import LinkSwitch, NetNamespace, UeventSource
 
 _RESIDENT_AIM_MIB = 36.0

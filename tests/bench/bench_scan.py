@@ -18,10 +18,10 @@ from functools import partial
 from statistics import median
 
 from agent.discovery.scan import Scanner, scan
-from agent.sample.host_builder import HostBuilder
 from agent.watch.rescan import in_daemon_thread
 from tests.bench import harness, stall
 from tests.bench.harness import Curve, Figure, Result
+from tests.support.host_builder import HostBuilder
 from tests.support.host_calls import HostCalls, host_calls
 
 _SHAPES = ("vfio", "netdev", "rdma")

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import attrs
 
-from agent.sample.host_builder import HostBuilder
 from tests.bench import harness
 from tests.bench.harness import Curve, Figure, Result
 from tests.bench.peer import Peer
 from tests.bench.process import Machine
+from tests.support.host_builder import HostBuilder
 
 _AGENT = Path(__file__).parents[2] / "agent"
 _IMPORT = "import agent.daemon"

@@ -19,8 +19,8 @@ from tempfile import mkdtemp
 
 import attrs
 
-from agent.sample.hardware import E810
-from agent.sample.host_builder import HostBuilder
+from tests.support.hardware import E810
+from tests.support.host_builder import HostBuilder
 
 VFS_PER_PF = 256
 PREFIX = "example.com"

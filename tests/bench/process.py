@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 from typing import Self
 
-from agent.sample.host_builder import HostBuilder
 from tests.support.followed import FollowedProcess
+from tests.support.host_builder import HostBuilder
 from tests.support.netns import NetNamespace
 
 _LAY_OVER = """

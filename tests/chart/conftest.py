@@ -8,8 +8,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from agent.sample.host_builder import HostBuilder
 from tests.chart.helm import MAJORS, Helm
+from tests.support.host_builder import HostBuilder
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from agent.cli.arguments import parse
-from agent.sample.host_builder import HostBuilder
 from tests.chart.helm import Document, Helm, container, one
 from tests.support.agent import AgentProcess
+from tests.support.host_builder import HostBuilder
 from tests.support.kubelet import Kubelet
 
 MANIFESTS = Path(__file__).parent / "manifests"

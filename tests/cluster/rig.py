@@ -10,8 +10,6 @@ from typing import Any
 import attrs
 import yaml
 
-from agent.sample.hardware import E810, VfHardware
-from agent.sample.host_builder import HostBuilder
 from tests.chart.helm import CHART
 from tests.cluster.build import TAG
 from tests.kubelet.containerd import Output
@@ -19,6 +17,8 @@ from tests.kubelet.image import BUSYBOX
 from tests.kubelet.kubelet import NODE_NAME
 from tests.kubelet.node import Cluster
 from tests.kubelet.waiting import eventually
+from tests.support.hardware import E810, VfHardware
+from tests.support.host_builder import HostBuilder
 
 PF, NETDEV, CABLE = "0000:3b:00.0", "ens1f0", "cable"
 # The node's own interface with its default route.

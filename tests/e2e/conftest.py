@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agent.sample.host_builder import HostBuilder
+from tests.support.host_builder import HostBuilder
 from tests.support.kubelet import Kubelet
 
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import attrs
 
-from agent.sample.hardware import E810
-from agent.sample.host_builder import HostBuilder
 from tests.e2e.conftest import ConfigFile, pool
 from tests.support.agent import AgentProcess
+from tests.support.hardware import E810
+from tests.support.host_builder import HostBuilder
 from tests.support.kubelet import Device, Kubelet
 from tests.support.podresources import PodResources
 from tests.support.usage import descriptors

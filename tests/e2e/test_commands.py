@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.sample.host_builder import HostBuilder
 from tests.e2e.conftest import ConfigFile, pool
+from tests.support.host_builder import HostBuilder
 
 PCI_DEVICES = Path("/sys/bus/pci/devices")
 

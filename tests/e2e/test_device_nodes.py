@@ -6,10 +6,10 @@ import attrs
 import grpc
 import pytest
 
-from agent.sample.hardware import E810
-from agent.sample.host_builder import HostBuilder
 from tests.e2e.conftest import ConfigFile, pool
 from tests.support.agent import AgentProcess
+from tests.support.hardware import E810
+from tests.support.host_builder import HostBuilder
 from tests.support.kubelet import Kubelet
 from tests.support.vfio import share_group
 

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from agent.sample.host_builder import HostBuilder
 from agent.stop_signals import STOP_SIGNALS
 from tests.e2e.conftest import ConfigFile, pool
 from tests.support.followed import FollowedProcess
+from tests.support.host_builder import HostBuilder
 
 AS_PROCESS_1 = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
 BLOCKED = [*STOP_SIGNALS, signal.SIGHUP]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from agent.sample.hardware import E810
-from agent.sample.host_builder import HostBuilder
 from tests.e2e.conftest import ConfigFile, pool
 from tests.support.agent import AgentProcess
+from tests.support.hardware import E810
+from tests.support.host_builder import HostBuilder
 from tests.support.kubelet import Kubelet
 
 PF = "0000:3b:00.0"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from agent.sample.host_builder import HostBuilder
 from tests.e2e.conftest import ConfigFile, pool
 from tests.support.agent import AgentProcess
+from tests.support.host_builder import HostBuilder
 from tests.support.kubelet import Kubelet
 from tests.support.podresources import PodResources
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.sample.host_builder import HostBuilder, Port
 from tests.e2e.conftest import ConfigFile, pool
 from tests.support.agent import AgentProcess
+from tests.support.host_builder import HostBuilder, Port
 from tests.support.kubelet import Kubelet
 from tests.support.netns import LinkSwitch, NetNamespace, needs_root
 from tests.support.usage import resident_kib

@@ -18,9 +18,9 @@ import attrs
 import pytest
 
 from agent.admin.client import ask_explanation
-from agent.sample.host_builder import HostBuilder
 from tests.e2e.conftest import ConfigFile, pool
 from tests.support.agent import AgentProcess
+from tests.support.host_builder import HostBuilder
 from tests.support.kubelet import Kubelet
 from tests.support.podresources import PodResources
 

@@ -11,8 +11,8 @@ from functools import partial
 
 import pytest
 
-from agent.sample.host_builder import HostBuilder
 from tests.e2e.conftest import ConfigFile, pool
+from tests.support.host_builder import HostBuilder
 from tests.support.kubelet import Kubelet
 from tests.support.netns import NetNamespace, UeventSource, needs_root
 from tests.support.realroot import agent_at_root, real_root

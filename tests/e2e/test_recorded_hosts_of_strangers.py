@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.sample.host_builder import HostBuilder
 from tests.e2e.conftest import ConfigFile, pool
 from tests.support.agent import AgentProcess
+from tests.support.host_builder import HostBuilder
 
 DEEP = "[" * 200_000
 

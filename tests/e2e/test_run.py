@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from agent.sample.hardware import VfHardware
-from agent.sample.host_builder import HostBuilder
 from tests.e2e.conftest import ConfigFile, pool
 from tests.support.agent import AgentProcess
+from tests.support.hardware import VfHardware
+from tests.support.host_builder import HostBuilder
 from tests.support.kubelet import Kubelet
 
 PF = "0000:3b:00.0"

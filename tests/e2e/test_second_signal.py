@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
-from agent.sample.host_builder import HostBuilder
 from agent.stop_signals import STOP_SIGNALS
 from tests.e2e.conftest import ConfigFile, pool
 from tests.support.followed import FollowedProcess
+from tests.support.host_builder import HostBuilder
 
 HANGS_WHILE_IT_STOPS = """
 import asyncio, sys, time

@@ -10,10 +10,10 @@ from typing import Any
 import grpc
 import pytest
 
-from agent.sample.hardware import VfHardware
-from agent.sample.host_builder import HostBuilder
 from tests.e2e.conftest import ConfigFile, pool
 from tests.support.agent import AgentProcess
+from tests.support.hardware import VfHardware
+from tests.support.host_builder import HostBuilder
 from tests.support.kubelet import Kubelet
 
 NIC, FEC = "0000:3b:00.0", "0000:5e:00.0"

@@ -11,8 +11,8 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from agent.sample.host_builder import HostBuilder
 from tests.e2e.conftest import ConfigFile, pool
+from tests.support.host_builder import HostBuilder
 from tests.support.kubelet import Kubelet
 
 PF = "0000:3b:00.0"

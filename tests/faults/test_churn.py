@@ -11,10 +11,10 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from agent.sample.hardware import E810, Hardware
-from agent.sample.host_builder import HostBuilder
 from tests.e2e.conftest import ConfigFile, pool
 from tests.support.agent import AgentProcess
+from tests.support.hardware import E810, Hardware
+from tests.support.host_builder import HostBuilder
 from tests.support.kubelet import Kubelet
 from tests.support.netns import NetNamespace, UeventSource, needs_root
 from tests.support.realroot import agent_at_root

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.sample.host_builder import HostBuilder
 from tests.e2e.conftest import ConfigFile, pool
 from tests.support.agent import AgentProcess, LogLine
+from tests.support.host_builder import HostBuilder
 from tests.support.kubelet import Kubelet
 
 PF = "0000:3b:00.0"

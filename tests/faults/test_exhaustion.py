@@ -8,9 +8,9 @@ from pathlib import Path
 import grpc
 import pytest
 
-from agent.sample.host_builder import HostBuilder
 from tests.e2e.conftest import ConfigFile, pool
 from tests.support.agent import AgentProcess
+from tests.support.host_builder import HostBuilder
 from tests.support.kubelet import Kubelet
 from tests.support.usage import without_descriptors
 

@@ -16,10 +16,10 @@ import grpc
 import pytest
 
 from agent.roots import Roots
-from agent.sample.host_builder import HostBuilder
 from tests.e2e.conftest import ConfigFile, pool
 from tests.faults.faulty_calls import CALLS, FaultyCalls, built
 from tests.support.agent import AgentProcess
+from tests.support.host_builder import HostBuilder
 from tests.support.kubelet import Kubelet
 
 PF = "0000:3b:00.0"

@@ -10,10 +10,10 @@ import grpc
 import pytest
 
 from agent.roots import Roots
-from agent.sample.host_builder import HostBuilder
 from tests.e2e.conftest import ConfigFile, pool
 from tests.faults.dead_mount import dead_mount
 from tests.support.agent import AgentProcess
+from tests.support.host_builder import HostBuilder
 from tests.support.kubelet import Kubelet
 
 pytestmark = pytest.mark.usefixtures("own_mounts")

@@ -21,10 +21,10 @@ import pytest
 
 from agent.export.given import record_name
 from agent.inotify import DirectoryWatch
-from agent.sample.hardware import E810
-from agent.sample.host_builder import HostBuilder
 from tests.e2e.conftest import ConfigFile, pool
 from tests.support.agent import AgentProcess, LogLine
+from tests.support.hardware import E810
+from tests.support.host_builder import HostBuilder
 from tests.support.kubelet import Kubelet
 from tests.support.podresources import PodResources
 

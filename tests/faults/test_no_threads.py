@@ -5,10 +5,10 @@ from __future__ import annotations
 import errno
 from pathlib import Path
 
-from agent.sample.host_builder import HostBuilder
 from tests.e2e.conftest import ConfigFile, pool
 from tests.faults.faulty_calls import FaultyCalls, built
 from tests.support.agent import AgentProcess
+from tests.support.host_builder import HostBuilder
 from tests.support.kubelet import Kubelet
 
 PF = "0000:3b:00.0"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import signal
 from functools import partial
 
-from agent.sample.host_builder import HostBuilder
 from tests.e2e.conftest import ConfigFile, pool
 from tests.support.agent import AgentProcess
+from tests.support.host_builder import HostBuilder
 from tests.support.kubelet import Kubelet
 from tests.support.netns import LinkSwitch, NetNamespace, UeventSource, needs_root
 from tests.support.realroot import agent_at_root

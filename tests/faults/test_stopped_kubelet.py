@@ -20,10 +20,10 @@ from typing import Self
 import attrs
 import pytest
 
-from agent.sample.hardware import E810, VfHardware
-from agent.sample.host_builder import HostBuilder
 from tests.e2e.conftest import ConfigFile, pool
 from tests.support.agent import AgentProcess, LogLine
+from tests.support.hardware import E810, VfHardware
+from tests.support.host_builder import HostBuilder
 from tests.support.kubelet import Endpoint
 from tests.support.protocol import message
 from tests.support.usage import descriptors, resident_kib

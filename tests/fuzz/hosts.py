@@ -17,8 +17,8 @@ import attrs
 from hypothesis import strategies as st
 
 from agent.roots import Roots
-from agent.sample.hardware import ACC100, E810, Hardware, VfHardware
-from agent.sample.host_builder import HostBuilder, Port
+from tests.support.hardware import ACC100, E810, Hardware, VfHardware
+from tests.support.host_builder import HostBuilder, Port
 
 CONNECTX = Hardware("15b3", "101d", "mlx5_core", 0x020000, 8, VfHardware("101e", "mlx5_core"))
 _NOBODY = 65534

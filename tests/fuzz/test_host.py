@@ -29,7 +29,6 @@ from agent.pools.pool import Pool, Pools
 from agent.pools.reasons import pool_verdict, reasons
 from agent.roots import Roots
 from agent.rpc.agent.v1 import Explanation, StatusReply
-from agent.sample.host_builder import HostBuilder
 from agent.status.explain import explain
 from agent.status.json_mapping import compact
 from agent.status.printable import encoded, legible
@@ -51,6 +50,7 @@ from tests.fuzz.hosts import (
 )
 from tests.fuzz.json_text import write
 from tests.fuzz.profile import FACTOR, fuzz
+from tests.support.host_builder import HostBuilder
 from tests.support.pools import config, pool
 from tests.support.protocol import message
 

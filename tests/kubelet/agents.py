@@ -11,8 +11,8 @@ from typing import Any
 
 import attrs
 
-from agent.sample.hardware import E810
-from agent.sample.host_builder import HostBuilder
+from tests.support.hardware import E810
+from tests.support.host_builder import HostBuilder
 
 from .namespace import Program
 from .node import Node

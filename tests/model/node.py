@@ -24,11 +24,11 @@ from agent.daemon import Startup
 from agent.model.device import Device
 from agent.options import RunOptions
 from agent.roots import Roots
-from agent.sample.host_builder import HostBuilder
 from agent.transport.unix_socket import socket_path, socket_token
 from tests.model.kubelet import Kubelet, Mood
 from tests.model.pods import AGENT_POD, NAMESPACE, Pods
 from tests.model.watcher import watch
+from tests.support.host_builder import HostBuilder
 
 T = TypeVar("T")
 

@@ -17,9 +17,9 @@ import attrs
 import pytest
 from playwright.sync_api import APIResponse, Browser, Page, Route, expect
 
-from agent.sample.hardware import E810, X710
-from agent.sample.host_builder import HostBuilder
 from tests.support.agent import AgentProcess
+from tests.support.hardware import E810, X710
+from tests.support.host_builder import HostBuilder
 from tests.support.kubelet import Kubelet
 from tests.support.podresources import PodResources
 

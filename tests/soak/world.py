@@ -12,8 +12,8 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, Self
 
-from agent.sample.hardware import Hardware, VfHardware
-from agent.sample.host_builder import HostBuilder
+from tests.support.hardware import Hardware, VfHardware
+from tests.support.host_builder import HostBuilder
 from tests.support.kubelet import Endpoint, Kubelet
 from tests.support.netns import LinkSwitch, NetNamespace, UeventSource
 from tests.support.podresources import PodResources

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agent.sample.host_builder import HostBuilder
 from tests.support.agent import AgentProcess
+from tests.support.host_builder import HostBuilder
 from tests.support.netns import NetNamespace
 
 _SCRIPT = """

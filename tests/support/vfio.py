@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent.sample.host_builder import HostBuilder
+from tests.support.host_builder import HostBuilder
 
 
 def vfio_device(host: HostBuilder, bdf: str, number: int) -> str:

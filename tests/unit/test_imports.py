@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from agent.sample.host_builder import HostBuilder
+from tests.support.host_builder import HostBuilder
 
 FORBIDDEN = (
     "agent.cli.demo",

@@ -15,8 +15,8 @@ from agent.discovery.scan import Scanner
 from agent.health.pool_health import assess_pool
 from agent.model.link import Links
 from agent.pools.assign import assign
-from agent.sample.hardware import E810
-from agent.sample.host_builder import HostBuilder
+from tests.support.hardware import E810
+from tests.support.host_builder import HostBuilder
 
 BYTES_PER_DEVICE = 1024
 FEW, MANY = 8, 72

@@ -8,8 +8,8 @@ import pytest
 
 from agent.discovery.refresh import refresh
 from agent.discovery.scan import Scanner, scan
-from agent.sample.hardware import ACC100, CONNECTX6, E810
-from agent.sample.host_builder import HostBuilder, Port
+from tests.support.hardware import ACC100, CONNECTX6, E810
+from tests.support.host_builder import HostBuilder, Port
 from tests.support.host_calls import host_calls
 
 PF = "0000:03:00.0"

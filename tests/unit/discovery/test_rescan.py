@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agent.discovery.scan import Scanner, scan
-from agent.sample.hardware import CONNECTX6, E810
-from agent.sample.host_builder import HostBuilder, Port
+from tests.support.hardware import CONNECTX6, E810
+from tests.support.host_builder import HostBuilder, Port
 
 PFS = ("0000:3b:00.0", "0000:3b:00.1", "0000:5e:00.0")
 HARDWARE = (E810, CONNECTX6, E810)

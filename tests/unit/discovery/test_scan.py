@@ -14,8 +14,8 @@ from agent.kinds import ACCELERATOR, NET_DEVICE
 from agent.model.device import Device, Netdev, Role
 from agent.model.snapshot import Snapshot
 from agent.roots import Roots
-from agent.sample.hardware import ACC100, E810, X710, Hardware, VfHardware
-from agent.sample.host_builder import HostBuilder
+from tests.support.hardware import ACC100, E810, X710, Hardware, VfHardware
+from tests.support.host_builder import HostBuilder
 
 PF = "0000:3b:00.0"
 VF0 = "0000:3b:01.0"

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from agent.discovery.scan import Scanner, scan
-from agent.sample.hardware import CONNECTX6, E810, VfHardware
-from agent.sample.host_builder import HostBuilder
+from tests.support.hardware import CONNECTX6, E810, VfHardware
+from tests.support.host_builder import HostBuilder
 from tests.support.host_calls import host_calls
 
 PF = "0000:3b:00.0"

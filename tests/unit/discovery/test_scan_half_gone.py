@@ -13,7 +13,7 @@ import pytest
 
 from agent.discovery.scan import scan
 from agent.model.device import Role
-from agent.sample.host_builder import HostBuilder
+from tests.support.host_builder import HostBuilder
 
 PF = "0000:3b:00.0"
 VF0, VF1 = "0000:3b:01.0", "0000:3b:01.1"

@@ -10,8 +10,8 @@ from agent.discovery.scan import scan
 from agent.host import devlink
 from agent.model.device import Netdev
 from agent.roots import Roots
-from agent.sample.hardware import CONNECTX6_INFINIBAND, Hardware, VfHardware
-from agent.sample.host_builder import HostBuilder
+from tests.support.hardware import CONNECTX6_INFINIBAND, Hardware, VfHardware
+from tests.support.host_builder import HostBuilder
 
 PF = "0000:3b:00.0"
 VF0 = "0000:3b:01.0"

@@ -11,8 +11,8 @@ from agent.discovery.scan import Scanner, scan
 from agent.host.devlink import ENABLE_RDMA
 from agent.kinds import AUX_NET_DEVICE, NET_DEVICE
 from agent.model.device import Device, InfinibandPort, RdmaDevice, Role, VdpaDevice
-from agent.sample.hardware import ACC100, CONNECTX6, CONNECTX6_INFINIBAND, Hardware
-from agent.sample.host_builder import HostBuilder
+from tests.support.hardware import ACC100, CONNECTX6, CONNECTX6_INFINIBAND, Hardware
+from tests.support.host_builder import HostBuilder
 
 PF = "0000:03:00.0"
 VF0, VF1 = "0000:03:01.0", "0000:03:01.1"

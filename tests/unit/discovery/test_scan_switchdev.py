@@ -8,8 +8,8 @@ import pytest
 
 from agent.discovery.scan import scan
 from agent.model.device import Device
-from agent.sample.hardware import CONNECTX6
-from agent.sample.host_builder import HostBuilder, Port
+from tests.support.hardware import CONNECTX6
+from tests.support.host_builder import HostBuilder, Port
 
 PF0, PF1 = "0000:03:00.0", "0000:03:00.1"
 SWITCH = "0a1b2c"

@@ -9,8 +9,8 @@ import pytest
 from agent.discovery.confirm import changed_facts
 from agent.discovery.scan import Scanner, scan
 from agent.model.device import OtherFunction
-from agent.sample.hardware import CONNECTX6, E810
-from agent.sample.host_builder import HostBuilder
+from tests.support.hardware import CONNECTX6, E810
+from tests.support.host_builder import HostBuilder
 from tests.support.vfio import share_group, vfio_device
 
 PF = "0000:3b:00.0"

@@ -14,8 +14,8 @@ from agent.discovery.scan import Scanner
 from agent.host import sysfs
 from agent.model.events import ScanFailing
 from agent.model.snapshot import Snapshot
-from agent.sample.host_builder import HostBuilder
 from agent.watch.rescan import RescanLoop
+from tests.support.host_builder import HostBuilder
 from tests.support.log_lines import LogLines
 
 PF = "0000:3b:00.0"

@@ -11,7 +11,7 @@ import pytest
 
 from agent.cli.arguments import COMMANDS, parse
 from agent.cli.dispatch import run
-from agent.sample.host_builder import HostBuilder
+from tests.support.host_builder import HostBuilder
 
 ROOT = Path(__file__).resolve().parents[3]
 DOCS = ROOT / "docs"

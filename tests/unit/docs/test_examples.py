@@ -15,8 +15,8 @@ from agent.config.load import load_config
 from agent.discovery.scan import scan
 from agent.model.snapshot import Snapshot
 from agent.pools.assign import assign
-from agent.sample.hardware import ACC100, CONNECTX6, CONNECTX6_INFINIBAND, E810
-from agent.sample.host_builder import HostBuilder
+from tests.support.hardware import ACC100, CONNECTX6, CONNECTX6_INFINIBAND, E810
+from tests.support.host_builder import HostBuilder
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 README = DOCS.parent / "README.md"

@@ -14,7 +14,7 @@ from agent.discovery.scan import scan
 from agent.host.altnames import ALTNAMES, altnames_of, fault_of_file
 from agent.host.recording import Entry
 from agent.pools.needs import needs_of
-from agent.sample.host_builder import HostBuilder
+from tests.support.host_builder import HostBuilder
 from tests.support.inside import in_own_network, ip, needs_root
 
 PF = "0000:3b:00.0"

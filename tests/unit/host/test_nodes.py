@@ -10,8 +10,8 @@ from agent.host import nodes, sysfs
 from agent.host.nodes import DevView, NodeReader, read_again, view_of
 from agent.model.nodes import HostNodes
 from agent.roots import Roots
-from agent.sample.hardware import E810
-from agent.sample.host_builder import HostBuilder
+from tests.support.hardware import E810
+from tests.support.host_builder import HostBuilder
 from tests.support.vfio import vfio_device
 
 PF = "0000:3b:00.0"

@@ -20,8 +20,8 @@ from agent.host.recording import Entry
 from agent.model.pci_class import class_need
 from agent.model.snapshot import Snapshot
 from agent.roots import Roots
-from agent.sample.hardware import CONNECTX6, E810, Hardware
-from agent.sample.host_builder import HostBuilder, Port
+from tests.support.hardware import CONNECTX6, E810, Hardware
+from tests.support.host_builder import HostBuilder, Port
 from tests.support.trees import dump_tree, load_tree
 
 HOSTS = Path(__file__).resolve().parents[2] / "hosts"

@@ -14,8 +14,8 @@ from agent.pools.advice import Advice, advise
 from agent.pools.allocated import AllocatedDevices, PodOwner
 from agent.pools.assign import assign
 from agent.pools.pool import Pools
-from agent.sample.hardware import ACC100, E810, X710
-from agent.sample.host_builder import HostBuilder
+from tests.support.hardware import ACC100, E810, X710
+from tests.support.host_builder import HostBuilder
 from tests.support.pools import Json, pool
 
 UPLINK, PF, OTHER = "0000:18:00.0", "0000:3b:00.0", "0000:5e:00.0"

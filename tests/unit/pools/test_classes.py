@@ -20,8 +20,8 @@ from agent.pools.assign import assign
 from agent.pools.needs import needs_of
 from agent.pools.pool import Pools
 from agent.pools.reasons import Refusal, reason
-from agent.sample.hardware import ACC100, Hardware, VfHardware
-from agent.sample.host_builder import HostBuilder
+from tests.support.hardware import ACC100, Hardware, VfHardware
+from tests.support.host_builder import HostBuilder
 from tests.support.host_calls import host_calls
 from tests.support.pools import Json, config, members, pool
 

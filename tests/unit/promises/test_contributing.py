@@ -8,8 +8,8 @@ from pathlib import Path
 import attrs
 import pytest
 
-from agent.sample.hardware import E810
-from agent.sample.host_builder import HostBuilder
+from tests.support.hardware import E810
+from tests.support.host_builder import HostBuilder
 from tests.support.package_copy import PackageCopy, promised_files
 
 PF, VF = "0000:3b:00.0", "0000:3b:01.0"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.sample.hardware import CONNECTX6, E810
-from agent.sample.host_builder import HostBuilder
+from tests.support.hardware import CONNECTX6, E810
+from tests.support.host_builder import HostBuilder
 
 PF = "0000:3b:00.0"
 

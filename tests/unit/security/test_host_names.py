@@ -21,9 +21,9 @@ from agent.plugin.encoding import encode_list
 from agent.pools.allocation import allocation, missing_node
 from agent.pools.pool import Member, Pool, Pools
 from agent.rpc.v1beta1 import ListAndWatchResponse
-from agent.sample.hardware import CONNECTX6
-from agent.sample.host_builder import HostBuilder
 from tests.support.cdi import faults
+from tests.support.hardware import CONNECTX6
+from tests.support.host_builder import HostBuilder
 from tests.support.hostile import NAMES
 from tests.support.pools import assigned, pool
 

@@ -15,9 +15,9 @@ from agent.model.snapshot import Snapshot
 from agent.pools.assign import assign
 from agent.pools.pool import Pools
 from agent.pools.reasons import Refusal, pool_verdict
-from agent.sample.hardware import ACC100, CONNECTX6, CONNECTX6_INFINIBAND
-from agent.sample.host_builder import HostBuilder
 from agent.selectors import SELECTORS
+from tests.support.hardware import ACC100, CONNECTX6, CONNECTX6_INFINIBAND
+from tests.support.host_builder import HostBuilder
 
 NIC, FEC = "0000:5e:00.0", "0000:18:00.0"
 NET, AUX = NET_DEVICE, AUX_NET_DEVICE

@@ -14,9 +14,9 @@ from agent.bus import Bus
 from agent.discovery.scan import scan
 from agent.model.events import HostChanged, SnapshotTaken
 from agent.model.snapshot import Snapshot
-from agent.sample.hardware import CONNECTX6_INFINIBAND
-from agent.sample.host_builder import HostBuilder
 from agent.watch.rdma_ports import READ_AGAIN_S, RdmaPortWatch
+from tests.support.hardware import CONNECTX6_INFINIBAND
+from tests.support.host_builder import HostBuilder
 
 pytestmark = pytest.mark.looptime
 

@@ -23,7 +23,7 @@ from .hardware import run, skip_without
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from agent.sample.host_builder import HostBuilder
+    from tests.support.host_builder import HostBuilder
     from tests.support.kubelet import Kubelet
 
 __all__ = ["config", "host", "kubelet"]
