@@ -51,7 +51,7 @@ def command(arguments: Namespace) -> int:
 def names_of(snapshot: Snapshot, ids: PciIds) -> Mapping[str, str]:
     """``vendor:device`` -> product name, sorted, for those in the pci.ids database."""
     hardware = sorted({(d.vendor, d.device) for d in snapshot.devices})
-    ids.learn(hardware)
+    ids.load(hardware)
     return {f"{v}:{d}": title for v, d in hardware if (title := ids.title(v, d))}
 
 

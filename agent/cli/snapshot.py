@@ -14,7 +14,7 @@ from agent.discovery.scan import scan
 from agent.errors import UsageError
 from agent.host import sysfs
 from agent.host.archive import SUFFIXES, write_archive
-from agent.host.recording import Entry, Recorder, anonymous, told_by_kernel
+from agent.host.recording import Entry, Recorder, anonymous, answers_of_kernel
 from agent.model.pci_class import class_need
 from agent.model.snapshot import Snapshot
 from agent.roots import Roots
@@ -49,7 +49,7 @@ def record(roots: Roots, *, netlink: bool, macs: bool) -> tuple[Snapshot, Mappin
     if macs:
         for netdev in snapshot.netdev_owner:
             recorder.add(roots.sys / "class/net" / netdev / "address")
-    tree = {**recorder.tree(), **told_by_kernel(snapshot)}
+    tree = {**recorder.tree(), **answers_of_kernel(snapshot)}
     return snapshot, tree if macs else anonymous(tree)
 
 

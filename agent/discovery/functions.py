@@ -242,7 +242,7 @@ def _pf(host: ScanContext, folder: int, entries: frozenset[str], bdf: str, kind:
     ids = pci.identity(folder)
     driver = pci.driver(folder)
     sriov = pci.sriov(folder, entries, host.folders)
-    eswitch = switchdev.tell_apart(_whole(host, folder, netdev.listed(folder, entries)))
+    eswitch = switchdev.eswitch_of(_whole(host, folder, netdev.listed(folder, entries)))
     if host.altnames:
         own = tuple(attrs.evolve(n, altnames=host.altnames(n.name)) for n in eswitch.own)
         eswitch = attrs.evolve(eswitch, own=own)

@@ -1,8 +1,9 @@
 """Interfaces with an address and a route of the host's own: the host uses them for traffic.
 
 Link-local addresses (169.254.0.0/16, fe80::/10) do not count, since each interface that is up has
-one. Addresses with a lifetime do not count either: a DHCP server or a router lends them to whatever
-is up, with nobody having asked for it. An address alone does not count: nothing is sent by it.
+one. Addresses with a lifetime do not count either: a DHCP server or a router assigns them to any
+interface that is up, without anybody having configured it. An address without a route does not
+count: the host sends nothing through it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _RTA_DST, _RTA_OIF, _RTA_MULTIPATH, _RTA_TABLE = 1, 4, 9, 15
 _RTNEXTHOP = struct.Struct("=HBBi")
 _ATTEMPTS = 5
 _ASKED_ONE_BY_ONE = 16
-"""Up to so many interfaces are asked about apart, so that the kernel sends their routes only."""
+"""Up to this many interfaces, one dump is made for each, so that the kernel sends only theirs."""
 _RTF_UP, _RTF_REJECT, _RTF_LOCAL = 0x1, 0x200, 0x80000000
 _FIELDS_OF_IF_INET6 = 6
 
@@ -40,25 +41,25 @@ class OwnRoutes:
     addressed: tuple[str, ...] = ()
     """Those with a lasting address that is not link-local."""
     routed: tuple[str, ...] = ()
-    """Those of them by which a route leaves that is not link-local."""
+    """Those of them that have a route which is not link-local."""
 
 
 def from_kernel(interfaces: Container[str], tables: Collection[int]) -> OwnRoutes:
-    """What this network namespace's kernel tells of some interfaces; ``tables`` are those in use.
+    """Ask the kernel about some interfaces of this network namespace, in the routing ``tables``.
 
-    A dump that a change interrupted is made again. Raises OSError where the kernel refuses, or the
-    tables never come to rest.
+    A dump that a change interrupted is repeated. Raises OSError if the kernel refuses, or if the
+    tables still change after the last attempt.
     """
     for attempt in range(_ATTEMPTS):
         try:
-            return _asked(interfaces, tables)
+            return _dumped(interfaces, tables)
         except InterruptedError:
             if attempt == _ATTEMPTS - 1:
                 raise
     return OwnRoutes()
 
 
-def _asked(interfaces: Container[str], tables: Collection[int]) -> OwnRoutes:
+def _dumped(interfaces: Container[str], tables: Collection[int]) -> OwnRoutes:
     addressed = {}
     for ifindex in sorted(_addressed()):
         name = name_of(ifindex)
@@ -72,7 +73,7 @@ def _asked(interfaces: Container[str], tables: Collection[int]) -> OwnRoutes:
 
 
 def name_of(ifindex: int) -> str:
-    """The name of an interface of this network namespace; empty where it is gone."""
+    """The name of an interface of this network namespace; empty if it no longer exists."""
     try:
         return socket.if_indextoname(ifindex)
     except OSError:
@@ -80,18 +81,18 @@ def name_of(ifindex: int) -> str:
 
 
 def _addressed() -> set[int]:
-    found: set[int] = set()
+    ifindexes: set[int] = set()
     for family in (socket.AF_INET, socket.AF_INET6):
         question = wire.request(_RTM_GETADDR, _IFADDRMSG.pack(family, 0, 0, 0, 0), dump=True)
         for message in wire.answer(socket.NETLINK_ROUTE, question):
             ifindex = owner_of_address(message)
             if ifindex is not None:
-                found.add(ifindex)
-    return found
+                ifindexes.add(ifindex)
+    return ifindexes
 
 
 def owner_of_address(message: bytes) -> int | None:
-    """The interface of an address (struct ifaddrmsg); None where the address does not count."""
+    """The interface of an address (struct ifaddrmsg); None if the address does not count."""
     if len(message) < _IFADDRMSG.size:
         return None
     _family, _length, flags, scope, ifindex = _IFADDRMSG.unpack_from(message)
@@ -110,16 +111,16 @@ def is_link_local(address: bytes) -> bool:
 
 
 def _routed(ifindexes: Collection[int], tables: Collection[int]) -> set[int]:
-    """Those by which a route leaves that is not link-local."""
-    found: set[int] = set()
-    asked: Iterable[int | None] = ifindexes if len(ifindexes) <= _ASKED_ONE_BY_ONE else (None,)
-    for ifindex in asked:
+    """Those of the interfaces that have a route which is not link-local."""
+    routed: set[int] = set()
+    filters: Iterable[int | None] = ifindexes if len(ifindexes) <= _ASKED_ONE_BY_ONE else (None,)
+    for ifindex in filters:
         for family in (socket.AF_INET, socket.AF_INET6):
             for message in wire.answer(
                 socket.NETLINK_ROUTE, _route_question(family, ifindex), strict=True
             ):
-                found.update(legs(message, tables))
-    return found.intersection(ifindexes)
+                routed.update(legs(message, tables))
+    return routed.intersection(ifindexes)
 
 
 def _route_question(family: int, ifindex: int | None) -> bytes:
@@ -130,7 +131,7 @@ def _route_question(family: int, ifindex: int | None) -> bytes:
 
 
 def legs(route: bytes, tables: Collection[int]) -> Iterator[int]:
-    """The interfaces by which a route leaves, if it counts and is in one of the tables."""
+    """The output interfaces of a route, if it counts and is in one of the tables."""
     if len(route) < _RTMSG.size:
         return
     _family, _len, _src, _tos, table, _protocol, _scope, kind, _flags = _RTMSG.unpack_from(route)
@@ -164,8 +165,8 @@ def _number(value: bytes) -> int:
 def from_procfs(proc: int, interfaces: Container[str]) -> OwnRoutes:
     """The same from ``net/route``, ``net/ipv6_route`` and ``net/if_inet6`` below a procfs.
 
-    No file there says which interface an IPv4 address is on: a route counts as one, since the
-    kernel makes a route with each address.
+    No file there says which interface has an IPv4 address: a route counts as one, since the
+    kernel adds a route with each address.
     """
     ipv4 = {n for n in _ipv4_routed(_lines(proc, "net/route")) if n in interfaces}
     lasting = {n for n in _ipv6_addressed(_lines(proc, "net/if_inet6")) if n in interfaces}
@@ -179,7 +180,7 @@ def _lines(proc: int, name: str) -> Iterator[list[str]]:
 
 
 def _ipv4_routed(lines: Iterable[list[str]]) -> Iterator[str]:
-    """Fields: Iface Destination Gateway Flags ...; numbers as this machine keeps them, in hex."""
+    """Fields: Iface Destination Gateway Flags ...; numbers in host byte order, in hex."""
     for fields in lines:
         if len(fields) < 8:
             continue
@@ -221,7 +222,7 @@ def _hex(text: str) -> int | None:
 
 
 def _address(text: str) -> bytes:
-    """Sixteen bytes; text that is no address gives a link-local one, which does not count."""
+    """Sixteen bytes; invalid text becomes a link-local address, which does not count."""
     try:
         address = bytes.fromhex(text)
     except ValueError:

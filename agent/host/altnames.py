@@ -1,6 +1,6 @@
 """Alternative names of netdevs (``ip link property add dev NAME altname OTHER``, Linux 5.5).
 
-Sysfs does not show them: the kernel is asked, one question for each netdev, without its statistics.
+sysfs does not show them: the kernel is asked with one request for each netdev, without statistics.
 A laid-out host has them in the file ``altnames.json``.
 """
 
@@ -18,7 +18,7 @@ from agent.host import sysfs
 from agent.host.rtnl_link import IFLA_PROP_LIST, altnames
 
 ALTNAMES = "altnames"
-"""What a scan is asked for, since it costs a question for each netdev of a PF."""
+"""Name of this need in ``scan(needs=...)``: it costs one request for each netdev of a PF."""
 FILE = "altnames.json"
 
 _RTM_GETLINK = 18  # uapi linux/rtnetlink.h
@@ -30,7 +30,7 @@ _RTEXT_FILTER_SKIP_STATS = (8).to_bytes(4, sys.byteorder)
 def altnames_of(name: str) -> tuple[str, ...]:
     """The alternative names of an interface in this network namespace, sorted; none if unknown.
 
-    Raises OSError only where the process is out of descriptors or memory.
+    Raises OSError only if the process is out of descriptors or memory.
     """
     attributes = (
         wire.attribute(_IFLA_IFNAME, os.fsencode(name) + b"\0"),
@@ -39,8 +39,8 @@ def altnames_of(name: str) -> tuple[str, ...]:
     question = wire.request(_RTM_GETLINK, bytes(_IFINFOMSG_SIZE) + b"".join(attributes), dump=False)
     try:
         for answer in wire.answer(socket.NETLINK_ROUTE, question):
-            found = dict(wire.attributes(answer[_IFINFOMSG_SIZE:]))
-            return altnames(found.get(IFLA_PROP_LIST))
+            attributes_of_link = dict(wire.attributes(answer[_IFINFOMSG_SIZE:]))
+            return altnames(attributes_of_link.get(IFLA_PROP_LIST))
     except OSError as error:
         sysfs.raise_if_exhausted(error)
     return ()
@@ -63,7 +63,7 @@ def fault_of_file(host: Path) -> str | None:
 
 
 def _parse(raw: bytes) -> Mapping[str, tuple[str, ...]] | str:
-    """The names in a file, or what is wrong with it; the file may come from a stranger."""
+    """The names in a file, or what is wrong with it; the file is not trusted."""
     try:
         content = json.loads(raw) if raw else {}
     except RecursionError:

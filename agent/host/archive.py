@@ -1,4 +1,4 @@
-"""Recorded hosts as ``.tar.gz`` files: one host gives the same bytes, and unpacking is safe."""
+"""Recorded hosts as ``.tar.gz`` files: the output is reproducible, and unpacking is safe."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_ENTRIES = 250_000
 """Three times those of a host with 4096 VFs."""
 MAX_FILE_BYTES = 1 << 20
 MAX_STREAM_BYTES = 512 << 20
-"""Of the archive as it is uncompressed, whether anything is made of them or not."""
+"""Of the uncompressed archive, including parts that are not unpacked."""
 MAX_DISK_BYTES = 512 << 20
 """What the files and folders take on disk, each at least one block."""
 MAX_NAME = 1000
@@ -54,16 +54,17 @@ def write_archive(tree: Mapping[str, Entry], out: BinaryIO) -> None:
 
 
 def is_archive(path: Path) -> bool:
-    """Whether a host root is a recorded host and no folder."""
+    """Whether a host root is a recorded host, not a folder."""
     return path.name.endswith(SUFFIXES) and path.is_file()
 
 
 def unpack(path: Path, folder: Path) -> None:
-    """Lay a recorded host out below ``folder``, which must be empty.
+    """Unpack a recorded host below ``folder``, which must be empty.
 
-    Nothing gets outside of it: a file from a stranger may be opened. Unpacking stops at the first
-    limit that is passed. Raises UsageError for one that is damaged, is no recording, passes a limit
-    or leads out. (The filters of tarfile came with Python 3.11.4, and limit no sizes.)
+    Nothing is written outside the folder, so that untrusted files may be opened. Unpacking stops at
+    the first limit that is exceeded. Raises UsageError for a file that is damaged, is not a
+    recording, exceeds a limit or has a path that leads out of the folder. (The filters of tarfile
+    came with Python 3.11.4, and do not limit sizes.)
     """
     try:
         with gzip.open(path) as packed:
@@ -72,10 +73,10 @@ def unpack(path: Path, folder: Path) -> None:
                 _lay_out(tar, stream, folder)
         _require_listable(folder)
     except (tarfile.TarError, OSError, EOFError, ValueError, zlib.error) as error:
-        raise UsageError(f"{path} is no recorded host: {error}") from error
+        raise UsageError(f"{path} is not a recorded host: {error}") from error
     except RecursionError:
-        fault = "it holds headers of headers, one in the other"
-        raise UsageError(f"{path} is no recorded host: {fault}") from None
+        fault = "its headers are nested too deeply"
+        raise UsageError(f"{path} is not a recorded host: {fault}") from None
 
 
 class _Limited:
@@ -86,7 +87,7 @@ class _Limited:
         self.most_at_once = _HEADER_BYTES
 
     def read(self, size: int) -> bytes:
-        """As a file does; raises ValueError where a limit is passed."""
+        """Read as a file does; raises ValueError if a limit is exceeded."""
         if size > self.most_at_once:
             raise ValueError(
                 f"a header in it has {size} bytes, at most {self.most_at_once} are allowed"
@@ -95,12 +96,12 @@ class _Limited:
         return self._packed.read(size)
 
     def seek(self, offset: int) -> int:
-        """Forwards by unpacking; raises ValueError where a limit is passed."""
+        """Seek forwards by unpacking; raises ValueError if a limit is exceeded."""
         self._check(offset)
         return self._packed.seek(offset)
 
     def tell(self) -> int:
-        """Where it is, in uncompressed bytes."""
+        """The position, in uncompressed bytes."""
         return self._packed.tell()
 
     def _check(self, offset: int) -> None:
@@ -111,7 +112,7 @@ class _Limited:
 
 
 def _lay_out(tar: tarfile.TarFile, stream: _Limited, folder: Path) -> None:
-    """Write folders and files first, then links, none below another: so none is written through."""
+    """Write folders and files, then links, none below another: nothing is written through one."""
     links: dict[Path, str] = {}
     for member in _checked(tar):
         place = folder / _inside(member.name)
@@ -135,10 +136,10 @@ def _lay_out(tar: tarfile.TarFile, stream: _Limited, folder: Path) -> None:
 
 
 def _checked(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
-    """Folders, small files and links only, with names of a reasonable length."""
+    """Yield the members; raises ValueError unless they are folders, small files or links."""
     entries = disk_bytes = 0
     while (member := tar.next()) is not None:
-        tar.members.clear()  # type: ignore[attr-defined] # it would keep all of them
+        tar.members.clear()  # type: ignore[attr-defined] # tarfile would keep all of them
         name = _shown(member.name)
         if not (member.isdir() or member.isfile() or member.issym()) or member.issparse():
             raise ValueError(f"{name}: neither folder, file nor link")
@@ -173,15 +174,15 @@ def _check_name(member: tarfile.TarInfo) -> None:
 
 
 def _shown(name: str) -> str:
-    """A name from a stranger, safe to print, shortened."""
+    """An untrusted name, escaped and shortened for a message."""
     return ascii(name if len(name) <= _SHOWN else f"{name[:_SHOWN]}...")[1:-1]
 
 
 def _require_listable(folder: Path) -> None:
-    """Raise OSError where a scan could not even begin."""
+    """Raise OSError if a scan could not read the folders it starts with."""
     for name in ("sys/bus/pci/devices", "sys/bus/auxiliary/devices", "sys/class/net"):
         with suppress(FileNotFoundError):
-            os.listdir(folder / name)  # noqa: PTH208 - nothing is made of the names
+            os.listdir(folder / name)  # noqa: PTH208 - the names are not used
 
 
 def _inside(name: str) -> PurePosixPath:
@@ -192,7 +193,7 @@ def _inside(name: str) -> PurePosixPath:
 
 
 def _require_inside(links: Iterable[Path], folder: Path) -> None:
-    """Where links lead is told once all are there: one may lead through others."""
+    """Check the targets when all links exist, since one link may lead through others."""
     root = os.path.realpath(folder)
     for link in links:
         if not Path(_target(link)).is_relative_to(root):

@@ -17,12 +17,12 @@ _NAME = re.compile(r"[\w-]+\.[\w.-]+\.\d+", re.ASCII)
 
 @frozen
 class AuxiliaryBus:
-    """The devices of the bus by the function they belong to."""
+    """The devices of the bus by the function that they belong to."""
 
     children: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict)
     """Name of the folder above a device -> names of the devices in it."""
     unplaced: frozenset[str] = frozenset()
-    """Devices whose entry on the bus is no link, so that it does not tell where they are."""
+    """Devices whose entry on the bus is not a link, so that their parent is unknown."""
 
     @property
     def is_empty(self) -> bool:
@@ -37,7 +37,7 @@ class AuxiliaryBus:
 def read_bus(sys: int, parents: Mapping[str, str] | None = None) -> AuxiliaryBus:
     """Read the bus once; ``<driver>.<type>.<id>`` is the form of every name on it.
 
-    ``parents`` are devices of which it is known what they are below.
+    ``parents`` has devices whose parents are known already: their links are not read.
     """
     parents = parents or {}
     children: dict[str, list[str]] = {}

@@ -10,14 +10,14 @@ _TIMEOUT_S = 5.0
 
 
 def program() -> str | None:
-    """Where the program is; None where it is not installed."""
-    from shutil import which  # noqa: PLC0415 - it imports all that compresses files
+    """The path of the program; None if it is not installed."""
+    from shutil import which  # noqa: PLC0415 - it imports all compression modules
 
     return which(_PROGRAM)
 
 
 def profile(path: str, bdf: str) -> str | None:
-    """The profile that is loaded on one PF; None where there is none or the program fails."""
+    """The profile that is loaded on one PF; None without a profile, or if the program fails."""
     try:
         answer = subprocess.run(  # noqa: S603 - a fixed program; the address is a parsed one
             [path, "-l", "-a", "-j", "-s", bdf],
@@ -32,7 +32,7 @@ def profile(path: str, bdf: str) -> str | None:
 
 
 def parse(output: bytes) -> str | None:
-    """The profile's name in the program's JSON; None where it found none (exit code 8)."""
+    """The profile's name in the program's JSON; None without a profile (exit code 8)."""
     try:
         name = json.loads(output)["DDPInventory"]["DDPpackage"]["name"]
     except (ValueError, KeyError, TypeError, RecursionError):

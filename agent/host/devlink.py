@@ -1,7 +1,7 @@
-"""Facts that only devlink tells: DDP profiles and whether a function may do RDMA.
+"""Facts that only devlink has: DDP profiles and whether RDMA is enabled on a function.
 
-Live by one generic netlink dump per wanted fact, with numbers from uapi linux/devlink.h; on a
-laid-out host from a file in the form of ``devlink -j dev info`` and ``devlink -j dev param show``.
+Read by one generic netlink dump per fact, with numbers from uapi linux/devlink.h; on a laid-out
+host from a file with the output of ``devlink -j dev info`` and ``devlink -j dev param show``.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ _GENL_HEADER = struct.Struct("=BBH")  # command, version, reserved
 
 @frozen
 class DevlinkFacts:
-    """What devlink says, by PCI address or auxiliary name; what was not asked for is empty.
+    """What devlink reports, by PCI address or auxiliary name; facts not asked for are empty.
 
-    Devices of other buses are told too: no function has their names.
+    Devices of other buses are included; no function has their names.
     """
 
     ddp: Mapping[str, str] = attrs.field(factory=dict)
@@ -59,7 +59,7 @@ class DevlinkFacts:
 
 
 def from_kernel(needs: frozenset[str]) -> DevlinkFacts:
-    """Ask the kernel for the wanted facts only; a kernel without devlink knows none."""
+    """Ask the kernel for the facts in ``needs`` only; none on a kernel without devlink."""
     family = _family() if needs & {DDP, ENABLE_RDMA} else None
     if family is None:
         return DevlinkFacts()
@@ -70,7 +70,7 @@ def from_kernel(needs: frozenset[str]) -> DevlinkFacts:
 
 
 def from_file(host: int) -> DevlinkFacts:
-    """The facts that a laid-out host carries in ``devlink.json``; none where it carries none.
+    """The facts in the ``devlink.json`` of a laid-out host; none without that file.
 
     ``{"info": {"pci/0000:3b:00.0": {"versions": {"running": {"fw.app.name": ...}}}},
     "param": {"pci/0000:3b:00.0": [{"name": "enable_rdma", "values": [{"value": true}]}]}}``,
@@ -81,14 +81,14 @@ def from_file(host: int) -> DevlinkFacts:
 
 
 def fault_of_file(host: Path) -> str | None:
-    """What is wrong with the ``devlink.json`` of a laid-out host, which a scan passes over."""
+    """What is wrong with the ``devlink.json`` of a laid-out host, which a scan ignores."""
     with sysfs.folder(host) as folder:
         facts = _parse(sysfs.read_all(folder, FILE)) if folder is not None else None
-    return f"{host / FILE} {facts}, so nothing in it is known" if isinstance(facts, str) else None
+    return f"{host / FILE} {facts}: the agent ignores it" if isinstance(facts, str) else None
 
 
 def _parse(raw: bytes) -> DevlinkFacts | str:
-    """The facts in a file, or why it has none; a file from a stranger may hold anything."""
+    """The facts in a file, or what is wrong with it; the file is not trusted."""
     try:
         content = json.loads(raw) if raw else {}
         return DevlinkFacts(
@@ -98,14 +98,14 @@ def _parse(raw: bytes) -> DevlinkFacts | str:
     except RecursionError:
         return "is nested too deeply"
     except ValueError as error:
-        return f"is no JSON: {error}"
+        return f"is not JSON: {error}"
     except (AttributeError, TypeError, KeyError, IndexError):
         return "is not in the form of `devlink -j dev info` and `devlink -j dev param show`"
 
 
 def parse_info(messages: Iterable[bytes]) -> dict[str, str]:
     """Name -> running DDP profile, from the payloads of a DEVLINK_CMD_INFO_GET dump."""
-    found = {}
+    profiles = {}
     for message in messages:
         name, attributes = _instance(message)
         for kind, value in attributes:
@@ -113,8 +113,8 @@ def parse_info(messages: Iterable[bytes]) -> dict[str, str]:
                 continue
             version = dict(wire.attributes(value))
             if wire.text(version.get(_ATTR_INFO_VERSION_NAME, b"")) == _DDP_VERSION:
-                found[name] = wire.text(version.get(_ATTR_INFO_VERSION_VALUE, b""))
-    return {name: profile for name, profile in found.items() if profile}
+                profiles[name] = wire.text(version.get(_ATTR_INFO_VERSION_VALUE, b""))
+    return {name: profile for name, profile in profiles.items() if profile}
 
 
 def parse_params(messages: Iterable[bytes]) -> dict[str, bool]:
@@ -122,7 +122,7 @@ def parse_params(messages: Iterable[bytes]) -> dict[str, bool]:
 
     The value of a boolean parameter is a flag: present is true, absent is false.
     """
-    found = {}
+    enabled = {}
     for message in messages:
         name, attributes = _instance(message)
         param = dict(wire.attributes(dict(attributes).get(_ATTR_PARAM, b"")))
@@ -132,12 +132,12 @@ def parse_params(messages: Iterable[bytes]) -> dict[str, bool]:
             if kind == _ATTR_PARAM_VALUE:
                 fields = dict(wire.attributes(value))
                 if fields.get(_ATTR_PARAM_VALUE_CMODE) == bytes([_CMODE_DRIVERINIT]):
-                    found[name] = _ATTR_PARAM_VALUE_DATA in fields
-    return found
+                    enabled[name] = _ATTR_PARAM_VALUE_DATA in fields
+    return enabled
 
 
 def _instance(message: bytes) -> tuple[str | None, list[tuple[int, bytes]]]:
-    """(device name, attributes) of one message, whatever bus the device is on."""
+    """(device name, attributes) of one message, for a device of any bus."""
     attributes = list(wire.attributes(message[_GENL_HEADER.size :]))
     name = wire.text(dict(attributes).get(_ATTR_DEV_NAME, b""))
     return name or None, attributes
@@ -159,7 +159,7 @@ def _family() -> int | None:
 
 
 def _dump(family: int, command: int) -> list[bytes]:
-    """What the kernel tells; up to where it fails, which is at once on one without this dump."""
+    """The kernel's replies, up to an error; none on a kernel that does not know this dump."""
     header = _GENL_HEADER.pack(command, _DEVLINK_VERSION, 0)
     replies: list[bytes] = []
     with suppress(OSError):
@@ -168,12 +168,12 @@ def _dump(family: int, command: int) -> list[bytes]:
 
 
 def _ddp_of_json(info: Mapping[str, Any]) -> dict[str, str]:
-    found = {}
+    profiles = {}
     for handle, device in info.items():
         profile = device.get("versions", {}).get("running", {}).get(_DDP_VERSION)
         if profile:
-            found[_device_name(handle)] = str(profile)
-    return found
+            profiles[_device_name(handle)] = str(profile)
+    return profiles
 
 
 def _enable_rdma_of_json(param: Mapping[str, Any]) -> dict[str, bool]:

@@ -1,4 +1,4 @@
-"""Network interfaces as ``class/net/<if>`` tells (kernel ABI sysfs-class-net)."""
+"""Network interfaces as ``class/net/<if>`` shows them (kernel ABI sysfs-class-net)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LINK_TYPES = {1: "ether", 32: "infiniband"}  # ARPHRD_ETHER, ARPHRD_INFINIBAND
 
 @frozen
 class NetClass:
-    """The class folder, and where its links say that netdevs lie."""
+    """The class folder, and the owners of netdevs as its links name them."""
 
     folder: int | None = None
     """Open folder ``class/net``."""
@@ -35,11 +35,11 @@ class NetClass:
 
 
 def read_class(
-    folder: int | None, before: tuple[str, ...] = (), passed_over: Container[str] = ()
+    folder: int | None, previous: tuple[str, ...] = (), skipped: Container[str] = ()
 ) -> NetClass:
-    """Follow the links of the class folder, one call per netdev; not those to be passed over.
+    """Follow the links of the class folder, one call for each netdev that is not ``skipped``.
 
-    ``before`` is what it listed then.
+    ``previous`` is the listing of the previous scan.
 
     The kernel links ``class/net/<if>`` to ``<owner>/net/<if>``, with ``virtioN`` in between for
     virtio NICs. A laid-out tree may have plain folders there, which say nothing here.
@@ -47,8 +47,8 @@ def read_class(
     below: dict[str, list[tuple[str, str]]] = {}
     if folder is None:
         return NetClass()
-    names = sysfs.listing_again(folder, before)
-    for name in sorted(filterfalse(passed_over.__contains__, names)):
+    names = sysfs.listing_again(folder, previous)
+    for name in sorted(filterfalse(skipped.__contains__, names)):
         above, _, last = (sysfs.link_target(folder, name) or "").rpartition("/net/")
         further, _, owner = above.rpartition("/")
         if last != name or not further:
@@ -57,7 +57,7 @@ def read_class(
         if owner.startswith("virtio"):
             owner, path = further.rpartition("/")[2], f"{owner}/{path}"
         below.setdefault(owner, []).append((name, path))
-    return NetClass(folder, {owner: tuple(found) for owner, found in below.items()}, names)
+    return NetClass(folder, {owner: tuple(netdevs) for owner, netdevs in below.items()}, names)
 
 
 def listed(owner: int, entries: Collection[str]) -> Iterator[tuple[str, str]]:
@@ -116,7 +116,7 @@ def read_whole(net: NetClass, owner: int, name: str, path: str) -> Netdev | None
 
 
 def read_port(netdev: int, name: str) -> Netdev:
-    """Only the facts that place a netdev in an eswitch; the kernel has none outside switchdev."""
+    """Only the facts on a netdev's port of an eswitch; the kernel has none outside switchdev."""
     return Netdev(
         name=name,
         phys_switch_id=sysfs.read_text(netdev, "phys_switch_id"),
@@ -125,7 +125,7 @@ def read_port(netdev: int, name: str) -> Netdev:
 
 
 def read_bond(class_net: int, name: str) -> Netdev | None:
-    """A bond; None where the interface is none, or gone. Bonds have a folder ``bonding``."""
+    """A bond; None if the interface is not a bond (without a folder ``bonding``), or is gone."""
     with sysfs.folder(name, class_net) as folder:
         if folder is None or not sysfs.exists(folder, "bonding"):
             return None
@@ -133,7 +133,7 @@ def read_bond(class_net: int, name: str) -> Netdev | None:
 
 
 def lowers(class_net: int, name: str) -> tuple[str, ...]:
-    """The interfaces that an interface rests on (its ``lower_*`` links), sorted."""
+    """The lower interfaces of an interface (its ``lower_*`` links), sorted."""
     return _stacked(sysfs.names(class_net, name), "lower_")
 
 
@@ -162,7 +162,7 @@ def _stacked(entries: Iterable[str], prefix: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=256)
 def _link(raw_type: bytes | None, flags: bytes | None) -> tuple[str | None, bool | None]:
-    """(link type, whether it is administratively up); few netdevs differ in both."""
+    """(link type, whether it is administratively up); cached, since few combinations exist."""
     number = _number(raw_type)
     bits = _number(flags, base=16)
     return (

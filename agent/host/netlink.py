@@ -1,4 +1,4 @@
-"""Netlink dumps on a plain socket: requests out, messages and attributes in, as bytes.
+"""Netlink dumps on a plain socket: sends requests, splits replies into messages and attributes.
 
 Only for the few dumps that a scan needs; link events have their own adapter on pyroute2
 (docs/adr/0003-route-dump.md says why there are two).
@@ -41,7 +41,7 @@ def attribute(kind: int, value: bytes) -> bytes:
 
 
 def attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """(type, value) of each attribute in order; ends at the first that is cut short."""
+    """(type, value) of each attribute in order; ends at the first truncated one."""
     offset = 0
     while offset + _ATTRIBUTE.size <= len(data):
         length, kind = _ATTRIBUTE.unpack_from(data, offset)
@@ -57,7 +57,7 @@ def text(value: bytes) -> str:
 
 
 def messages(datagram: bytes) -> Iterator[tuple[int, int, bytes]]:
-    """(type, flags, payload) of each message; ends at the first that is cut short."""
+    """(type, flags, payload) of each message; ends at the first truncated one."""
     offset = 0
     while offset + _HEADER.size <= len(datagram):
         length, kind, flags, _sequence, _port = _HEADER.unpack_from(datagram, offset)
@@ -68,12 +68,12 @@ def messages(datagram: bytes) -> Iterator[tuple[int, int, bytes]]:
 
 
 def answer(protocol: int, question: bytes, *, strict: bool = False) -> Iterator[bytes]:
-    """The payloads that the kernel answers to one request, in order, on a socket of its own.
+    """Send one request on a new socket, and yield the payloads of the kernel's reply in order.
 
     ``strict`` asks the kernel to honour the filters in the request's header (Linux 4.20).
     Raises InterruptedError at the end of a dump during which the table changed, so that entries may
-    be missing, and other OSErrors where the kernel refuses, fails on the way, or does not answer in
-    time.
+    be missing, and other OSErrors if the kernel refuses, fails during the dump, or does not answer
+    in time.
     """
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol) as sock:
         sock.settimeout(_TIMEOUT_S)
@@ -86,7 +86,7 @@ def answer(protocol: int, question: bytes, *, strict: bool = False) -> Iterator[
 
 
 def payloads(datagrams: Iterable[bytes], *, dumping: bool) -> Iterator[bytes]:
-    """The payloads up to the end of a dump, or of the one datagram that answers anything else."""
+    """The payloads up to the end of a dump, or of the one datagram that answers another request."""
     interrupted = False
     for datagram in datagrams:
         for kind, flags, payload in messages(datagram):
@@ -94,7 +94,7 @@ def payloads(datagrams: Iterable[bytes], *, dumping: bool) -> Iterator[bytes]:
             if kind == _NLMSG_DONE:
                 if interrupted:
                     raise InterruptedError(errno.EINTR, "the table changed during the dump")
-                _raise_error(payload)  # of a dump that failed on its way
+                _raise_error(payload)  # the dump failed in the middle
                 return
             if kind == _NLMSG_ERROR:
                 _raise_error(payload)
@@ -110,7 +110,7 @@ def _datagrams(sock: socket.socket) -> Iterator[bytes]:
 
 
 def _raise_error(payload: bytes) -> None:
-    """Raise the error number that an NLMSG_ERROR, or an NLMSG_DONE that has one, begins with."""
+    """Raise the error number at the start of an NLMSG_ERROR, or of an NLMSG_DONE that has one."""
     code = struct.unpack_from("=i", payload)[0] if len(payload) >= _INT_SIZE else 0
     if code < 0:
         raise OSError(-code, os.strerror(-code))

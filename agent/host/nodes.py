@@ -1,14 +1,14 @@
-"""Reads which device nodes the host has, and whether its ``/dev`` can be seen from here at all.
+"""Reads which device nodes the host has, and whether its ``/dev`` is visible at all.
 
-Three cases, told apart by the kind of file system at ``/dev`` (``/proc/self/mountinfo``):
+There are three cases, by the type of the file system at ``/dev`` (``/proc/self/mountinfo``):
 
-* The kernel's own devtmpfs beside its sysfs, or a laid-out tree: it has every node, and follows the
-  host.
-* A tmpfs with nodes of the host: a privileged container. Its runtime copied the nodes that there
-  were when the container started; later ones are missing, though the host has them. So what sysfs
-  says to have a node counts as well: devtmpfs has a node for each ``dev`` attribute.
-* A tmpfs with the nodes that every container has (OCI runtime specification, "Default Devices"):
-  nothing of the host.
+* The kernel's devtmpfs together with its sysfs, or a laid-out tree: it has every node, and changes
+  with the host.
+* A tmpfs with nodes of the host: a privileged container. Its runtime copied the nodes that existed
+  when the container started; later ones are missing, though the host has them. Therefore nodes that
+  sysfs announces count as well: devtmpfs has a node for each ``dev`` attribute.
+* A tmpfs with only the nodes of every container (OCI runtime specification, "Default Devices"):
+  nothing of the host is visible.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from agent.model.nodes import HostNodes
 from agent.roots import Roots
 
 _FOLDERS = ("vfio", "vfio/devices", "infiniband")
-"""Folders of which every node matters."""
+"""Folders whose nodes all matter."""
 _SINGLE = ("vhost-net", "net/tun", "iommu")
 _MISC = {"vhost-net": "vhost-net", "net/tun": "tun", "iommu": "iommu", "vfio/vfio": "vfio"}
-"""Node -> its entry of ``class/misc``, which is there while its module is loaded."""
+"""Node -> its entry of ``class/misc``, which exists while its module is loaded."""
 _VFIO_DEVICE = re.compile(r"vfio\d+")
 _IN_EVERY_CONTAINER = frozenset(
     {
@@ -43,15 +43,15 @@ class DevView(StrEnum):
     """What ``/dev`` shows of the host."""
 
     LIVE = "live"
-    """All nodes, as they are now."""
+    """All nodes, always up to date."""
     COPY = "copy"
-    """The nodes that there were when this container started."""
+    """The nodes that existed when this container started."""
     HIDDEN = "hidden"
     """Nothing."""
 
 
 def view_of(roots: Roots) -> DevView:
-    """What ``/dev`` shows of the host; worked out once, since mounts of a container stay."""
+    """What ``/dev`` shows of the host; computed once, since mounts of a container do not change."""
     if not roots.is_real_host:
         return DevView.LIVE if roots.dev.is_dir() else DevView.HIDDEN
     return _real_view(roots.dev, roots.sys, roots.below("/proc/self/mountinfo"))
@@ -60,14 +60,14 @@ def view_of(roots: Roots) -> DevView:
 @lru_cache(maxsize=8)
 def _real_view(dev: Path, sys: Path, mountinfo: Path) -> DevView:
     mounted = {folder: _file_system_at(str(folder), mountinfo) for folder in (dev, sys)}
-    if mounted == {dev: "devtmpfs", sys: "sysfs"}:  # both are of one kernel
+    if mounted == {dev: "devtmpfs", sys: "sysfs"}:  # both of the same kernel
         return DevView.LIVE
     return DevView.COPY if _shows_more_than_a_container_has(dev) else DevView.HIDDEN
 
 
 def _file_system_at(folder: str, mountinfo: Path) -> str | None:
     """The type of the topmost file system mounted at ``folder`` (proc_pid_mountinfo(5))."""
-    found = None
+    topmost = None
     try:
         lines = mountinfo.read_text(errors="replace").splitlines()
     except OSError:
@@ -75,9 +75,9 @@ def _file_system_at(folder: str, mountinfo: Path) -> str | None:
     for line in lines:
         mount, _, file_system = line.partition(" - ")
         fields = mount.split(" ")
-        if len(fields) > 4 and fields[4] == folder:  # later lines lie on top of earlier ones
-            found = file_system.split(" ")[0]
-    return found
+        if len(fields) > 4 and fields[4] == folder:  # later lines are mounted over earlier ones
+            topmost = file_system.split(" ")[0]
+    return topmost
 
 
 def _shows_more_than_a_container_has(dev: Path) -> bool:
@@ -92,7 +92,7 @@ def _shows_more_than_a_container_has(dev: Path) -> bool:
 
 
 class NodeReader:
-    """Reads the host's nodes again and again; what did not change stays the same object."""
+    """Reads the host's nodes for each scan; unchanged results stay the same object."""
 
     def __init__(self) -> None:
         self._nodes = HostNodes()
@@ -104,8 +104,7 @@ class NodeReader:
     ) -> HostNodes:
         """The nodes of ``devices``, and those that any host may have.
 
-        ``sys`` and ``dev`` are open folders. Folders are listed once, whatever the number of
-        devices.
+        ``sys`` and ``dev`` are open folders. Each folder is listed once for all devices.
         """
         view = DevView.HIDDEN if dev is None else view
         listed: dict[str, tuple[str, ...]] = {}
@@ -118,12 +117,12 @@ class NodeReader:
             single |= frozenset(_by_sysfs(sys))
         if view is DevView.COPY:
             single |= frozenset(_named_one_by_one(devices))
-        before = self._nodes
+        previous = self._nodes
         same = listed == self._listed and single == self._single
         self._listed, self._single = listed, single
         self._nodes = HostNodes(
             is_seen=view is not DevView.HIDDEN,
-            names=before.names if same else _below(listed, single),
+            names=previous.names if same else _below(listed, single),
             rdma_cm=rdma_cm,
             has_vfio_groups=view is DevView.LIVE or not _has_devices_only(sys),
         )
@@ -131,8 +130,8 @@ class NodeReader:
 
     def _list(self, dev: int, folder: str) -> tuple[str, ...]:
         with sysfs.folder(folder, dev) as opened:
-            before = self._listed.get(folder, ())
-            return () if opened is None else sysfs.listing_again(opened, before)
+            previous = self._listed.get(folder, ())
+            return () if opened is None else sysfs.listing_again(opened, previous)
 
 
 def _below(listed: Mapping[str, tuple[str, ...]], single: frozenset[str]) -> frozenset[str]:
@@ -140,19 +139,19 @@ def _below(listed: Mapping[str, tuple[str, ...]], single: frozenset[str]) -> fro
 
 
 def read_again(
-    dev: int | None, view: DevView, known: HostNodes, names: Collection[str]
+    dev: int | None, view: DevView, nodes: HostNodes, names: Collection[str]
 ) -> HostNodes:
-    """The known nodes, with those of ``names`` (paths below ``/dev``) looked at again.
+    """``nodes`` with those of ``names`` (paths below ``/dev``) checked again.
 
-    Only a live view is asked: a copy cannot show what changed.
+    Only a live view is read: a copy cannot show changes.
     """
     if dev is None or view is not DevView.LIVE:
-        return known
-    there = {name for name in names if sysfs.exists(dev, name)}
-    if there == known.names.intersection(names):
-        return known
-    kept = known.names.difference(names) | there
-    return HostNodes(known.is_seen, kept, known.rdma_cm, known.has_vfio_groups)
+        return nodes
+    present = {name for name in names if sysfs.exists(dev, name)}
+    if present == nodes.names.intersection(names):
+        return nodes
+    kept = nodes.names.difference(names) | present
+    return HostNodes(nodes.is_seen, kept, nodes.rdma_cm, nodes.has_vfio_groups)
 
 
 def _named_one_by_one(devices: Iterable[Device]) -> Iterator[str]:
@@ -165,7 +164,7 @@ def _named_one_by_one(devices: Iterable[Device]) -> Iterator[str]:
 
 
 def _by_sysfs(sys: int) -> Iterator[str]:
-    """Nodes of which sysfs says that the host has them."""
+    """Nodes that the host has according to sysfs."""
     for group in sysfs.names(sys, "class/vfio"):
         yield f"vfio/{group}"
     for name in sysfs.names(sys, "class/vfio-dev"):
@@ -180,7 +179,7 @@ def _by_sysfs(sys: int) -> Iterator[str]:
 
 
 def _has_devices_only(sys: int) -> bool:
-    """Whether vfio was built without groups (CONFIG_VFIO_GROUP): its class of groups is missing."""
+    """Whether vfio was built without groups (CONFIG_VFIO_GROUP): the class of groups is missing."""
     return not sysfs.exists(sys, "class/vfio") and any(
         _VFIO_DEVICE.fullmatch(name) for name in sysfs.names(sys, "class/vfio-dev")
     )

@@ -1,4 +1,4 @@
-"""PCI functions below bus/pci/devices (kernel ABI sysfs-bus-pci), one small reader per fact."""
+"""PCI functions in bus/pci/devices (kernel ABI sysfs-bus-pci), with one small reader per fact."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _VIRTFN = "virtfn"
 
 
 class MissingAttributeError(AgentError):
-    """A function lacks ``attribute``, which every function has: it is half gone, or broken."""
+    """A function lacks ``attribute``, which every function has: it is being removed, or broken."""
 
     def __init__(self, attribute: str) -> None:
         super().__init__(f"no {attribute}")
@@ -31,14 +31,14 @@ class MissingAttributeError(AgentError):
 
 @frozen
 class Identity:
-    """What a function is and where it sits."""
+    """What a function is, and its NUMA node."""
 
     pci_class: int
     """0xCCSSPP."""
     vendor: str
     device: str
     numa_node: int | None
-    """None where the kernel does not know it."""
+    """None if the kernel does not know it."""
 
 
 @frozen
@@ -57,17 +57,17 @@ def functions(bus: int) -> dict[str, str]:
 
 
 def in_bus_order(entries: Iterable[str]) -> dict[str, str]:
-    """The same of a listing of the bus that was made already."""
+    """The same from a listing of the bus."""
     names = sorted(entries)
     if _ALL_NORMAL.fullmatch("\n".join((*names, ""))):
         return dict(zip(names, names, strict=True))  # as the kernel writes all but VMD's
-    found = {}
+    normalised = {}
     for name in names:
         try:
-            found[parse_bdf(name)] = name
+            normalised[parse_bdf(name)] = name
         except ValueError:
             continue
-    return {bdf: found[bdf] for bdf in sorted(found, key=bus_order)}
+    return {bdf: normalised[bdf] for bdf in sorted(normalised, key=bus_order)}
 
 
 def folder_name(bus: int, bdf: str) -> str:
@@ -76,12 +76,12 @@ def folder_name(bus: int, bdf: str) -> str:
 
 
 def class_of(function: int) -> int:
-    """The class code 0xCCSSPP; raises MissingAttributeError where it cannot be read."""
+    """The class code 0xCCSSPP; raises MissingAttributeError if it cannot be read."""
     return _class_code(sysfs.read_raw(function, "class"))
 
 
 def identity(function: int) -> Identity:
-    """What every function has; raises MissingAttributeError for one that lacks any of it."""
+    """The facts that every function has; raises MissingAttributeError if one is missing."""
     read = sysfs.read_raw
     return _identity(
         read(function, "class"),
@@ -92,13 +92,13 @@ def identity(function: int) -> Identity:
 
 
 def driver(function: int) -> str | None:
-    """The bound driver; None where there is none."""
+    """The bound driver; None without one."""
     name = sysfs.link_name(function, "driver")
     return intern(name) if name else None
 
 
 def physfn(function: int) -> str | None:
-    """The address of a VF's PF, whether or not that is on this host; None = it is no VF."""
+    """The address of a VF's PF, which may be absent from this host; None = not a VF."""
     name = sysfs.link_name(function, "physfn")
     try:
         return parse_bdf(name) if name else None
@@ -107,7 +107,7 @@ def physfn(function: int) -> str | None:
 
 
 def uio(function: int, driver_name: str | None) -> tuple[str, ...]:
-    """The userspace I/O devices; drivers that make any have ``uio`` in their names."""
+    """The userspace I/O devices; only drivers with ``uio`` in their names create them."""
     if driver_name is None or "uio" not in driver_name:
         return ()
     return tuple(n for n in sysfs.names(function, "uio") if _UIO.fullmatch(n))
@@ -119,10 +119,11 @@ def acpi_index(function: int) -> str | None:
 
 
 def sriov(function: int, entries: Collection[str], folders: Mapping[str, str]) -> SriovFacts:
-    """The SR-IOV facts of a function that is no VF, from its folder and the folder's listing.
+    """The SR-IOV facts of a function that is not a VF, from its folder and the folder's listing.
 
-    While VFs are being made their links come before the count, so the higher of both counts. An
-    address that is among ``folders`` is the same object, since it is kept for each VF.
+    While VFs are being created, their links appear before the kernel updates ``sriov_numvfs``, so
+    the larger number counts. Addresses that are among ``folders`` are the same string objects,
+    since one is kept for each VF.
     """
     index_of = {}
     for entry in entries:
@@ -168,7 +169,7 @@ def _hex_id(raw: bytes | None, name: str) -> str:
 
 
 def _numa_node(raw: bytes | None) -> int | None:
-    """The node, which the kernel keeps as an int; -1 is how it says that it does not know."""
+    """The node, an int in the kernel; -1 means that the kernel does not know it."""
     try:
         node = int(raw or b"-1")
     except ValueError:

@@ -1,6 +1,6 @@
-"""What people call a piece of hardware, from the system's pci.ids database (pci.ids(5)).
+"""Names of hardware, from the system's pci.ids database (pci.ids(5)).
 
-The file is looked for below the host root, then on this system; without one nothing has a name.
+The file is searched below the host root, then on this system; without a file there are no names.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Hardware = tuple[str, str]
 
 
 class PciIds:
-    """Names of hardware; the file is read when the first name is asked for, for those asked."""
+    """Names of hardware; reads the file when a name is needed, and keeps only the names needed."""
 
     def __init__(self, roots: Roots) -> None:
         below = [roots.below(place) for place in _PLACES]
@@ -32,16 +32,16 @@ class PciIds:
         self._known: dict[Hardware, str] = {}
 
     def title(self, vendor: str, device: str) -> str:
-        """Vendor and device by name; the vendor alone, or nothing, where no more is known."""
+        """Names of vendor and device; only the vendor's, or empty, if the file has no more."""
         if (vendor, device) not in self._known:
-            self.learn([(vendor, device)])
+            self.load([(vendor, device)])
         return self._known[vendor, device]
 
-    def learn(self, hardware: Iterable[Hardware]) -> None:
-        """Read the names of all of these in one go."""
-        wanted = {pair for pair in hardware if pair not in self._known}
-        if wanted:
-            self._known |= {**dict.fromkeys(wanted, ""), **titles(self._lines(), wanted)}
+    def load(self, hardware: Iterable[Hardware]) -> None:
+        """Read the names of all of these in one pass."""
+        missing = {pair for pair in hardware if pair not in self._known}
+        if missing:
+            self._known |= {**dict.fromkeys(missing, ""), **titles(self._lines(), missing)}
 
     def _lines(self) -> Iterator[str]:
         for place in self._places:
@@ -56,11 +56,11 @@ class PciIds:
 
 
 def titles(lines: Iterable[str], wanted: set[Hardware]) -> Mapping[Hardware, str]:
-    """The names of the wanted hardware; pure. Classes, which follow the devices, are not read."""
+    """The names of the ``wanted`` hardware; pure. Stops at the classes, after the devices."""
     by_vendor: dict[str, dict[str, Hardware]] = {}
     for pair in wanted:
         by_vendor.setdefault(pair[0], {})[pair[1]] = pair
-    found: dict[Hardware, str] = {}
+    names: dict[Hardware, str] = {}
     vendor_name, devices = "", None
     for line in lines:
         if line.startswith("C "):
@@ -69,7 +69,7 @@ def titles(lines: Iterable[str], wanted: set[Hardware]) -> Mapping[Hardware, str
             devices = by_vendor.get(line[:_ID_LENGTH])
             vendor_name = line[_ID_LENGTH:].strip()
             if devices:
-                found |= dict.fromkeys(devices.values(), vendor_name)
-        elif devices and (known := devices.get(line[1 : 1 + _ID_LENGTH])) and line[0] == "\t":
-            found[known] = f"{vendor_name} {line[1 + _ID_LENGTH :].strip()}"
-    return found
+                names |= dict.fromkeys(devices.values(), vendor_name)
+        elif devices and (hardware := devices.get(line[1 : 1 + _ID_LENGTH])) and line[0] == "\t":
+            names[hardware] = f"{vendor_name} {line[1 + _ID_LENGTH :].strip()}"
+    return names

@@ -31,20 +31,20 @@ _MODULE_OF_CLASS = {"class/infiniband_verbs": "ib_uverbs", "class/infiniband_mad
 
 @frozen
 class RdmaHost:
-    """What the host offers to RDMA devices as a whole."""
+    """The RDMA devices of a host, with facts that concern all of them."""
 
     devices: Mapping[str, RdmaDevice] = attrs.field(factory=dict)
     """RDMA devices that have character devices, by name."""
     below: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict)
-    """Function or auxiliary device -> names of its RDMA devices, as far as the class tells."""
+    """Function or auxiliary device -> names of its RDMA devices, if the class has links."""
     rdma_cm: bool = False
-    """Whether the connection manager's node exists."""
+    """Whether the node of the RDMA connection manager exists."""
     missing_modules: tuple[str, ...] = ()
-    """Kernel modules of which nothing is to be seen, sorted."""
+    """Kernel modules that seem not to be loaded, sorted."""
     listed: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict)
-    """What each class lists, in its own order."""
-    is_told: bool = False
-    """Whether the classes tell of each device and each node to whom it belongs."""
+    """The entries of each class folder, in the folder's order."""
+    has_all_owners: bool = False
+    """Whether the classes name the owner of each device and of each node."""
 
 
 _NOTHING = RdmaHost()
@@ -59,12 +59,12 @@ def read_host(
     """Read the classes of RDMA devices and of their character devices once.
 
     A class folder that is absent or empty means that its module is not loaded (a loaded one shows
-    at least ``abi_version``), which matters only if the host has RDMA devices at all. Of what was
-    there ``before`` only that of the ``touched`` owners is asked again to whom it belongs; None =
-    all is. What comes out as it was is the same object.
+    at least ``abi_version``), which matters only if the host has RDMA devices at all. For devices
+    and nodes of the ``before`` scan, the owner is read again only if it is one of ``touched``;
+    None = for all of them. Unchanged results stay the same object.
     """
     before = before or _NOTHING
-    if touched is not None and _is_as_it_was(sys, before, touched):
+    if touched is not None and _is_unchanged(sys, before, touched):
         host = before
     else:
         host = _read(sys, before, touched)
@@ -83,17 +83,17 @@ def _read(sys: int, before: RdmaHost, touched: Collection[str] | None) -> RdmaHo
     if touched is not None:
         others = ((owner, names) for owner, names in before.below.items() if owner not in touched)
         kept = {name: owner for owner, names in others for name in names}
-    devices, strangers = _devices(sys, listed, before, kept)
+    devices, has_strangers = _devices(sys, listed, before, kept)
     below = _owners(sys, listed[CLASS], kept)
     placed = set(chain.from_iterable(below.values()))
-    is_told = not strangers and devices.keys() <= placed
-    return RdmaHost(devices, below, listed=listed, is_told=is_told)
+    has_all_owners = not has_strangers and devices.keys() <= placed
+    return RdmaHost(devices, below, listed=listed, has_all_owners=has_all_owners)
 
 
-def _is_as_it_was(sys: int, before: RdmaHost, touched: Collection[str]) -> bool:
-    """Whether the classes list what they listed, and still say the same of the touched owners."""
+def _is_unchanged(sys: int, before: RdmaHost, touched: Collection[str]) -> bool:
+    """Whether the classes have the same entries, and those of the touched owners the same owner."""
     return (
-        before.is_told
+        before.has_all_owners
         and _lists_the_same(sys, before, touched)
         and all(
             _owner(sys, name) == owner
@@ -107,11 +107,11 @@ def _is_as_it_was(sys: int, before: RdmaHost, touched: Collection[str]) -> bool:
 
 
 def _lists_the_same(sys: int, before: RdmaHost, touched: Collection[str]) -> bool:
-    """Whether there are no other devices than before, and no other nodes of those touched.
+    """Whether the host has the same devices as before, and those of the touched owners their nodes.
 
-    Nodes, three for each device, are not listed where the devices of the touched have theirs. A
-    node comes with its device, or else with its module and then there is an event that names the
-    device's owner.
+    The node classes, with three nodes for each device, are listed only if a device of the touched
+    owners lacks a node. A node appears together with its device, or when its module is loaded, and
+    then an event names the device's owner.
     """
     classes = [CLASS, _CLASS_OF["ucm"]]
     if not all(_has_nodes(before, owner) for owner in touched):
@@ -126,10 +126,10 @@ def _has_nodes(before: RdmaHost, owner: str) -> bool:
 
 
 def _listing(sys: int, name: str, before: RdmaHost) -> tuple[str, ...]:
-    """What a class lists; the tuple of before where that is the same."""
+    """The entries of a class; the previous tuple if they are the same."""
     with sysfs.class_folder(name, sys) as folder:
-        known = before.listed.get(name, ())
-        return sysfs.listing_again(folder, known) if folder is not None else ()
+        previous = before.listed.get(name, ())
+        return sysfs.listing_again(folder, previous) if folder is not None else ()
 
 
 def _devices(
@@ -138,8 +138,8 @@ def _devices(
     before: RdmaHost,
     kept: Collection[str],
 ) -> tuple[dict[str, RdmaDevice], bool]:
-    """The devices with their nodes; and whether there are nodes that belong to none."""
-    known = {e: name for name in kept for e in _entries(before, name)}
+    """The devices with their nodes, and whether there are nodes that belong to no device."""
+    device_of = {e: name for name in kept for e in _entries(before, name)}
     nodes: dict[str, dict[str, tuple[str, ...]]] = {kind: {} for kind in _CLASS_OF}
     for class_folder, kinds in _CLASSES.items():
         if not listed[class_folder]:
@@ -148,7 +148,7 @@ def _devices(
             for entry in sorted(listed[class_folder]):
                 kind = _kind(entry)
                 if kind in kinds:
-                    name = known.get(entry) or _ibdev(folder, entry)
+                    name = device_of.get(entry) or _ibdev(folder, entry)
                     others = nodes[kind].get(name, ())
                     nodes[kind][name] = (*others, f"{_NODE_FOLDER}/{entry}")
     uverbs, umad, issm, ucm = (nodes[kind].get for kind in _KINDS)
@@ -196,10 +196,10 @@ def pkey(owner: int, devices: tuple[RdmaDevice, ...]) -> int | None:
 def infiniband_ports(
     owner: int, devices: Iterable[RdmaDevice], *, is_infiniband: bool
 ) -> Iterator[InfinibandPort]:
-    """The InfiniBand ports of a function's RDMA devices, with their states as they are now.
+    """The InfiniBand ports of a function's RDMA devices, with their present states.
 
-    Sysfs writes a state as ``4: ACTIVE``. ``is_infiniband`` says what a port is whose
-    ``link_layer`` cannot be read; the others are RoCE ports, whose netdev has the link.
+    sysfs shows a state as ``4: ACTIVE``. ``is_infiniband`` decides for a port whose ``link_layer``
+    cannot be read. The other ports are RoCE ports, whose link is that of the netdev.
     """
     for device in devices:
         ports = f"{_FOLDER}/{device.name}/ports"
@@ -219,7 +219,7 @@ def _word(owner: int, path: str) -> str | None:
 
 
 def port_state(sys: int, port: InfinibandPort) -> str | None:
-    """The port's state now, by the class of RDMA devices; ``sys`` is the open folder of sysfs."""
+    """The port's present state in the RDMA class; ``sys`` is the open folder of sysfs."""
     return _word(sys, f"{CLASS}/{port.rdma}/ports/{port.number}/state")
 
 
@@ -238,15 +238,15 @@ def _ibdev(within: int | None, entry: str) -> str:
 
 
 def _owners(
-    sys: int, names: Collection[str], known: Mapping[str, str]
+    sys: int, names: Collection[str], owner_of: Mapping[str, str]
 ) -> dict[str, tuple[str, ...]]:
-    """Owner -> its RDMA devices, in their order."""
+    """Owner -> its RDMA devices, sorted."""
     below: dict[str, list[str]] = {}
     for name in sorted(names):
-        owner = known.get(name) or _owner(sys, name)
+        owner = owner_of.get(name) or _owner(sys, name)
         if owner is not None:
             below.setdefault(owner, []).append(name)
-    return {owner: tuple(found) for owner, found in below.items()}
+    return {owner: tuple(devices) for owner, devices in below.items()}
 
 
 def _owner(sys: int, name: str) -> str | None:

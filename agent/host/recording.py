@@ -1,8 +1,8 @@
-"""Records what a scan reads of a host, so that the same scan elsewhere sees the same.
+"""Records what a scan reads of a host, so that the same scan on another machine sees the same host.
 
-The scan's own reads are watched, so nothing that it needs can be forgotten and nothing else gets
-in. What could tell a machine or a person apart (addresses in names, switch ids made from them) is
-replaced by numbers, the same number for the same thing.
+The reads of the scan are observed, so that a recording has everything that a scan needs and nothing
+else. Data that could identify a machine or a person (addresses in names, switch ids made from them)
+is replaced by numbers, the same number for the same value.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Entry:
 
 
 class Recorder:
-    """Stands between :mod:`agent.host.sysfs` and the system, and notes every path."""
+    """Replaces :mod:`os` in :mod:`agent.host.sysfs`, and notes the path of every call."""
 
     def __init__(self, roots: Roots) -> None:
         self._root = roots.host
@@ -64,7 +64,7 @@ class Recorder:
         return os.readlink(path, dir_fd=dir_fd)
 
     def access(self, path: str, mode: int, *, dir_fd: int | None = None) -> bool:
-        """Look whether there is something, and note the path."""
+        """Check whether a path exists, and note it."""
         self._note(path, dir_fd)
         return os.access(path, mode, dir_fd=dir_fd)
 
@@ -83,7 +83,7 @@ class Recorder:
         return whole
 
     def tree(self) -> Mapping[str, Entry]:
-        """Everything that was looked at below ``sys`` and ``dev``, by path below the root."""
+        """Everything that was read below ``sys`` and ``dev``, by path below the root."""
         tree = _Tree(self._root)
         for path in self._paths:
             tree.add(path, content=path in self._read)
@@ -94,7 +94,7 @@ class Recorder:
 
 
 class _Tree:
-    """Entries by path, with every link on the way to each."""
+    """Entries by path, with every link that leads to them."""
 
     def __init__(self, root: Path) -> None:
         self._top = str(root.resolve()).rstrip("/")
@@ -102,14 +102,14 @@ class _Tree:
         self._real: dict[str, str | None] = {self._top: self._top}
 
     def add(self, path: str, *, content: bool) -> None:
-        """Take in one path with the links that lead to it; nothing if there is nothing."""
+        """Add one path with the links that lead to it, if it exists."""
         folder, _, name = path.rpartition("/")
         real = self._real_folder(folder)
         if real is not None:
             self._add_name(real, name, content=content)
 
     def add_listing(self, folder: str) -> None:
-        """Take in what a listing of a folder shows, except unread attributes of devices."""
+        """Add the entries of a folder, except attributes of devices that were not read."""
         real = self._real_folder(folder)
         if real is None:
             return
@@ -119,7 +119,7 @@ class _Tree:
                 self._add_entry(entry.path)
 
     def _real_folder(self, folder: str) -> str | None:
-        """The real path of a folder, with the links on the way taken in; None = outside."""
+        """The real path of a folder; adds the links that lead to it. None = outside the root."""
         if folder not in self._real:
             above, slash, name = folder.rpartition("/")
             real = self._real_folder(above) if slash else None
@@ -129,7 +129,7 @@ class _Tree:
     def _add_name(
         self, folder: str, name: str, *, content: bool = False, depth: int = 0
     ) -> str | None:
-        """Take in what a path from a real folder leads to; its real path, None = outside."""
+        """Add what a path from a real folder leads to; returns its real path, None = outside."""
         first, _, rest = name.partition("/")
         if rest:
             real = self._add_name(folder, first, depth=depth)
@@ -148,7 +148,7 @@ class _Tree:
         return self._add_name(real, last, content=content, depth=depth + 1)
 
     def _add_entry(self, path: str, *, content: bool = False) -> str | None:
-        """Take in what is at a path whose folder is real; the target if it is a link."""
+        """Add the entry at a path whose folder is real; returns its target if it is a link."""
         try:
             mode = os.lstat(path).st_mode
             if S_ISLNK(mode):
@@ -161,7 +161,7 @@ class _Tree:
                 self._put(path, Entry("file"))
             elif S_ISREG(mode):
                 self._put(path, Entry("file", _content(path)))
-        except OSError:  # gone, or not readable now: then the scan saw nothing either
+        except OSError:  # removed or not readable meanwhile: treated as absent
             pass
         return None
 
@@ -174,7 +174,7 @@ class _Tree:
         return path[len(self._top) + 1 :]
 
     def _relative(self, path: str, target: str) -> str:
-        """A link's target as seen from it, however it is written."""
+        """A link's target relative to the link; absolute targets are converted."""
         if not target.startswith("/"):
             return target
         return os.path.relpath(f"{self._top}{target}", Path(path).parent)
@@ -192,19 +192,19 @@ def _path_of(descriptor: int) -> str:
     return str(Path(f"/proc/self/fd/{descriptor}").readlink())
 
 
-def told_by_kernel(snapshot: Snapshot) -> Mapping[str, Entry]:
-    """What a live scan asks the kernel for, as the files in which a laid-out host tells it."""
+def answers_of_kernel(snapshot: Snapshot) -> Mapping[str, Entry]:
+    """The facts that a live scan gets by netlink, as the files that a laid-out host has instead."""
     routes = [
         _ROUTE_HEADER,
         *map(_route_line, snapshot.default_route_netdevs),
         *(_route_line(name, *_A_NETWORK) for name in snapshot.routed_netdevs),
     ]
-    found = {"proc/net/route": Entry("file", "".join(f"{r}\n" for r in routes).encode())}
+    files = {"proc/net/route": Entry("file", "".join(f"{r}\n" for r in routes).encode())}
     if names := _altnames(snapshot):
-        found[altnames.FILE] = Entry("file", json.dumps(names, indent=1, sort_keys=True).encode())
+        files[altnames.FILE] = Entry("file", json.dumps(names, indent=1, sort_keys=True).encode())
     if facts := _devlink_facts(snapshot):
-        found[devlink.FILE] = Entry("file", json.dumps(facts, indent=1, sort_keys=True).encode())
-    return found
+        files[devlink.FILE] = Entry("file", json.dumps(facts, indent=1, sort_keys=True).encode())
+    return files
 
 
 _ROUTE_HEADER = "Iface Destination Gateway Flags RefCnt Use Metric Mask MTU Window IRTT"
@@ -212,11 +212,11 @@ _ROUTE_HEADER = "Iface Destination Gateway Flags RefCnt Use Metric Mask MTU Wind
 
 _ANYWHERE = "00000000"
 _A_NETWORK = ("000200C0", "00FFFFFF")
-"""192.0.2.0/24, which is for examples (RFC 5737): which network it was is nobody's business."""
+"""192.0.2.0/24, reserved for examples (RFC 5737): the recording does not show the real network."""
 
 
 def _route_line(netdev: str, destination: str = _ANYWHERE, mask: str = _ANYWHERE) -> str:
-    """A route that is up (RTF_UP), else a default route; its gateway is nobody's business."""
+    """A route that is up (RTF_UP), by default the default route; without its gateway."""
     return "\t".join((netdev, destination, "00000000", "0001", "0", "0", "0", mask, *"000"))
 
 
@@ -241,7 +241,7 @@ def _devlink_facts(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def anonymous(tree: Mapping[str, Entry]) -> Mapping[str, Entry]:
-    """The same without hardware addresses: numbers in their place, in order of appearance."""
+    """The same tree with hardware addresses replaced by numbers, in order of appearance."""
     numbers: dict[str, str] = {}
 
     def hide(text: str) -> str:
@@ -259,5 +259,5 @@ def _hidden(path: str, entry: Entry, hide: Callable[[str], str], numbers: dict[s
 
 
 def _number(address: str, numbers: dict[str, str]) -> str:
-    """A stand-in of twelve digits, the same for the same address."""
+    """A replacement of twelve digits, the same for the same address."""
     return numbers.setdefault(address, f"{len(numbers) + 1:012d}")

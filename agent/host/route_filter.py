@@ -1,7 +1,7 @@
-"""The socket filter that lets the kernel drop rtnetlink messages which say nothing of the guard.
+"""The socket filter by which the kernel drops rtnetlink messages that do not matter to the guard.
 
-Classic BPF (kernel documentation, networking/filter): instructions of a code, two distances to skip
-and a number. An attribute of a message is found by the extension SKF_AD_NLATTR.
+Classic BPF (kernel documentation, networking/filter): an instruction has a code, two jump distances
+and a number. The extension SKF_AD_NLATTR finds an attribute of a message.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _RTA_OIF = 4
 _IFLA_MASTER = 10  # uapi linux/if_link.h
 IFF_UP = 1
 WATCHED_AT_MOST = 100
-"""More interfaces than this are not named one by one: the filter lets all of their kind through.
-The kernel keeps filters in little memory (sysctl net.core.optmem_max)."""
+"""More interfaces than this are not listed in the filter: it then accepts the messages of all.
+The kernel limits the size of filters (sysctl net.core.optmem_max)."""
 
 _STEP = struct.Struct("=HBBI")  # struct sock_filter (uapi linux/filter.h)
 STEP_SIZE = _STEP.size
-# A socket filter loads words in network order, and netlink writes the host's: bytes are loaded.
+# A socket filter loads words in network order, netlink has host order: so single bytes are loaded.
 _LOW_OF_16, _LOW_OF_32 = (0, 0) if sys.byteorder == "little" else (1, 3)
-# All behind struct nlmsghdr, 16 bytes, but its own type.
+# Offsets behind struct nlmsghdr, 16 bytes; only the type is in it.
 _TYPE = 4 + _LOW_OF_16
 _FAMILY = 16
 _RTM_DST_LEN = 17  # of struct rtmsg
@@ -53,7 +53,7 @@ Interfaces = Collection[int] | None
 
 
 def program(addressed: Interfaces, stacked: Interfaces) -> bytes:
-    """The filter, with the interfaces of which more is let through."""
+    """The filter, given the interfaces for which more messages are accepted."""
     return b"".join(_STEP.pack(*step) for step in _steps(addressed, stacked))
 
 
@@ -73,13 +73,13 @@ def _steps(addressed: Interfaces, stacked: Interfaces) -> Iterator[Step]:
 
 
 def _when(kind: int, steps: list[Step]) -> Iterator[Step]:
-    """These steps, which end with a verdict, for messages of one type; few enough to skip."""
+    """Run these steps, which end with a verdict, for messages of one type."""
     yield (_EQUAL, 0, len(steps), kind)
     yield from steps
 
 
 def _addresses() -> Iterator[Step]:
-    """Those that reach beyond the link."""
+    """Keep addresses with a scope wider than the link."""
     yield (_LOAD_BYTE, 0, 0, _IFA_SCOPE)
     yield (_AT_LEAST, 0, 1, _SCOPE_LINK)
     yield _DROP
@@ -87,14 +87,14 @@ def _addresses() -> Iterator[Step]:
 
 
 def _addresses_that_go() -> Iterator[Step]:
-    """With any IPv4 address routes may end."""
+    """Keep removed IPv4 addresses: the kernel may remove routes with them."""
     yield (_LOAD_BYTE, 0, 0, _FAMILY)
     yield (_EQUAL, 0, 1, _AF_INET)
     yield _KEEP
 
 
 def _routes(addressed: Interfaces) -> Iterator[Step]:
-    """Default routes, and all of the addressed interfaces."""
+    """Keep default routes, and all routes of the addressed interfaces."""
     yield (_LOAD_BYTE, 0, 0, _RTM_DST_LEN)
     yield (_EQUAL, 0, 1, 0)
     yield _KEEP
@@ -109,7 +109,7 @@ def _routes(addressed: Interfaces) -> Iterator[Step]:
 
 
 def _links(stacked: Interfaces) -> Iterator[Step]:
-    """Interfaces set down, those with a master, and the stacked ones."""
+    """Keep interfaces that are set down, those with a master, and the stacked ones."""
     yield (_LOAD_BYTE, 0, 0, _IFI_CHANGE)
     yield (_SET_BITS, 0, 3, IFF_UP)
     yield (_LOAD_BYTE, 0, 0, _IFI_FLAGS)
@@ -125,7 +125,7 @@ def _links(stacked: Interfaces) -> Iterator[Step]:
 
 
 def _find(attribute: int, first_at: int) -> Iterator[Step]:
-    """Where an attribute is, or 0."""
+    """Load the offset of an attribute, 0 if it is absent."""
     yield (_SET_A, 0, 0, first_at)
     yield (_SET_X, 0, 0, attribute)
     yield (_LOAD_WORD, 0, 0, _FIND_ATTRIBUTE)

@@ -1,4 +1,4 @@
-"""Which routing tables the host's rules use: only their default routes lead anywhere.
+"""Which routing tables the host's rules use: default routes in other tables have no effect.
 
 Rules are those of ``ip rule`` and ``ip -6 rule`` (uapi linux/fib_rules.h).
 """
@@ -26,20 +26,20 @@ _NOT_SUPPRESSED = 0xFFFFFFFF
 def tables_in_use() -> frozenset[int]:
     """The tables that some rule of IPv4 or IPv6 looks up; always the main table.
 
-    Raises OSError where the kernel does not tell.
+    Raises OSError if the kernel does not answer the dump.
     """
-    found = {MAIN_TABLE}
+    tables = {MAIN_TABLE}
     for family in (socket.AF_INET, socket.AF_INET6):
         question = wire.request(_RTM_GETRULE, bytes((family,)) + bytes(11), dump=True)
-        found.update(map(table_of, wire.answer(socket.NETLINK_ROUTE, question)))
-    return frozenset(found) - {0, _LOCAL_TABLE}
+        tables.update(map(table_of, wire.answer(socket.NETLINK_ROUTE, question)))
+    return frozenset(tables) - {0, _LOCAL_TABLE}
 
 
 def table_of(rule: bytes) -> int:
     """The table of one rule; 0 where a default route in it would not be used.
 
-    Such a rule does something else than look up a table (unreachable, goto), leaves the table to
-    the VRF of the packet, or passes over short prefixes (``suppress_prefixlength``).
+    Such a rule has another action than a table lookup (unreachable, goto), takes the table from
+    the VRF of the packet, or ignores short prefixes (``suppress_prefixlength``).
     """
     if len(rule) < _RULE.size:
         return 0

@@ -1,7 +1,7 @@
-"""Interfaces that a default route leaves by: what the host itself needs to stay reachable.
+"""The output interfaces of default routes: the host needs them to stay reachable.
 
-From the kernel by route dumps, or from procfs where netlink is off. The main table counts, and each
-other table that a rule looks up. A VRF's table does not: its members are seen as enslaved anyway.
+Read by route dumps, or from procfs if netlink is off. The main table counts, and each other table
+that a rule looks up. The table of a VRF does not count: its members have a master, which counts.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LOOPBACK = "lo"
 _NO_INTERFACE = "*"  # how IPv4's table writes a black hole
 _ATTEMPTS = 5
 _ASKED_ONE_BY_ONE = 8
-"""Up to so many tables are asked for apart, so that the kernel sends no other's routes."""
+"""Up to this many tables, one dump is made per table, so that the kernel sends no other routes."""
 _MAIN_ONLY = frozenset({MAIN_TABLE})
 
 
@@ -51,17 +51,17 @@ class Nexthop:
 def from_procfs(proc: int) -> tuple[str, ...]:
     """Names, sorted, from ``net/route`` and ``net/ipv6_route`` below a procfs.
 
-    IPv4's file tells only the first leg of a multipath route, which is why the dump is preferred.
+    The IPv4 file has only the first hop of a multipath route, which is why the dump is preferred.
     """
-    found = {*_ipv4_lines(_lines(proc, "net/route")), *_ipv6_lines(_lines(proc, "net/ipv6_route"))}
-    return tuple(sorted(found - {_LOOPBACK, _NO_INTERFACE}))
+    names = {*_ipv4_lines(_lines(proc, "net/route")), *_ipv6_lines(_lines(proc, "net/ipv6_route"))}
+    return tuple(sorted(names - {_LOOPBACK, _NO_INTERFACE}))
 
 
 def from_kernel(tables: Collection[int] = _MAIN_ONLY) -> tuple[str, ...]:
-    """Names, sorted, as this network namespace's kernel tells of the tables in use.
+    """Names, sorted, by route dumps of this network namespace and the tables in use.
 
-    A dump that the table's changes interrupted is made again. Raises OSError where the kernel
-    refuses, or the table never comes to rest.
+    A dump that a change interrupted is repeated. Raises OSError if the kernel refuses, or if the
+    table still changes after the last attempt.
     """
     for attempt in range(_ATTEMPTS):
         try:
@@ -75,19 +75,19 @@ def from_kernel(tables: Collection[int] = _MAIN_ONLY) -> tuple[str, ...]:
 
 def _dumped_ifindexes(tables: Collection[int]) -> set[int]:
     nexthops: Mapping[int, Nexthop] | None = None
-    found: set[int] = set()
+    dumped: set[int] = set()
     for question in _questions(tables):
         for route in _routes(question):
             ifindexes, nexthop_id = default_route_legs(route, tables)
-            found.update(ifindexes)
+            dumped.update(ifindexes)
             if nexthop_id is not None and not ifindexes:
                 nexthops = _nexthops() if nexthops is None else nexthops
-                found.update(resolve(nexthop_id, nexthops))
-    return found
+                dumped.update(resolve(nexthop_id, nexthops))
+    return dumped
 
 
 def _questions(tables: Collection[int]) -> Iterator[bytes]:
-    """A dump of each table and family; of all tables at once where they are many."""
+    """A dump of each table and family; of all tables at once if there are many."""
     few = sorted(tables) if len(tables) <= _ASKED_ONE_BY_ONE else [0]
     for family in (socket.AF_INET, socket.AF_INET6):
         for table in few:
@@ -98,7 +98,7 @@ def _questions(tables: Collection[int]) -> Iterator[bytes]:
 
 
 def _routes(question: bytes) -> Iterator[bytes]:
-    """A dump of one table; the kernel makes the table with its first route."""
+    """A dump of one table; the kernel creates a table with its first route."""
     with suppress(FileNotFoundError):
         yield from wire.answer(socket.NETLINK_ROUTE, question, strict=True)
 
@@ -132,11 +132,11 @@ def default_route_legs(
 
 def parse_nexthop(message: bytes) -> tuple[int, Nexthop]:
     """(id, object) of one RTM_NEWNEXTHOP."""
-    found = dict(wire.attributes(message[_NHMSG.size :]))
-    oif = found.get(_NHA_OIF)
-    group = found.get(_NHA_GROUP, b"")
+    fields = dict(wire.attributes(message[_NHMSG.size :]))
+    oif = fields.get(_NHA_OIF)
+    group = fields.get(_NHA_GROUP, b"")
     members = _NEXTHOP_GROUP.iter_unpack(group[: len(group) - len(group) % _NEXTHOP_GROUP.size])
-    return _u32(found.get(_NHA_ID, b"")), Nexthop(
+    return _u32(fields.get(_NHA_ID, b"")), Nexthop(
         ifindex=_u32(oif) if oif is not None else None,
         group=tuple(member[0] for member in members),
     )
@@ -168,7 +168,7 @@ def _names(ifindexes: Iterable[int]) -> Iterator[str]:
 
 
 def _lines(proc: int, name: str) -> Iterator[list[str]]:
-    """The lines of a procfs table, split; these files outgrow one page, unlike attributes."""
+    """The lines of a procfs table, split; such files may be larger than a page."""
     raw = sysfs.read_all(proc, name)
     return (line.split() for line in raw.decode(errors="replace").splitlines())
 

@@ -1,7 +1,7 @@
-"""What the kernel tells of an interface, from the bytes of a message to our own record.
+"""Decodes link messages of the kernel into our own record.
 
 A library's decoder takes half a millisecond for the fifty attributes of a message, of which six
-matter here; a burst over 32 PFs would take the loop 16 ms before the first list can leave.
+matter here; a burst over 32 PFs would delay the first list by 16 ms.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ _NUMBER = struct.Struct("=I")
 _VF_LINK_STATE = struct.Struct("=II")  # ifla_vf_link_state: number of the VF, state
 _IFF_UP = 1
 _OPERSTATES = ("unknown", "notpresent", "down", "lowerlayerdown", "testing", "dormant", "up")
-"""By number (uapi linux/if.h), in sysfs' words."""
+"""By number (uapi linux/if.h), spelled as in sysfs."""
 _VF_POLICIES = tuple(VfLinkPolicy)  # IFLA_VF_LINK_STATE_AUTO, _ENABLE, _DISABLE
 
 
 def link_fact(message: bytes) -> LinkFact:
     """Our record of an RTM_NEWLINK or RTM_DELLINK message with its header.
 
-    Names are as the file system shows them: bytes that are no UTF-8 are lone surrogates.
+    Names are as Python's file functions show them: bytes that are not UTF-8 are lone surrogates.
     """
     kind, ifindex, flags = _HEADERS.unpack_from(message)
-    told = dict(attributes(message[_HEADERS.size :]))
-    carrier, master = told.get(_IFLA_CARRIER), told.get(_IFLA_MASTER)
-    state = told.get(_IFLA_OPERSTATE, b"")[:1]
+    values = dict(attributes(message[_HEADERS.size :]))
+    carrier, master = values.get(_IFLA_CARRIER), values.get(_IFLA_MASTER)
+    state = values.get(_IFLA_OPERSTATE, b"")[:1]
     return LinkFact(
         ifindex=ifindex,
-        name=os.fsdecode(told.get(_IFLA_IFNAME, b"").split(b"\0", 1)[0]),
+        name=os.fsdecode(values.get(_IFLA_IFNAME, b"").split(b"\0", 1)[0]),
         admin_up=bool(flags & _IFF_UP),
         carrier=None if carrier is None else carrier[:1] != b"\0",
         operstate=_OPERSTATES[state[0]] if state and state[0] < len(_OPERSTATES) else None,
         master=None if master is None else _NUMBER.unpack(master)[0],
         gone=kind == RTM_DELLINK,
-        vf_policies=_vf_policies(told.get(_IFLA_VFINFO_LIST)),
-        altnames=altnames(told.get(IFLA_PROP_LIST)),
+        vf_policies=_vf_policies(values.get(_IFLA_VFINFO_LIST)),
+        altnames=altnames(values.get(IFLA_PROP_LIST)),
     )
 
 
@@ -57,9 +57,9 @@ def altnames(properties: bytes | None) -> tuple[str, ...]:
 
 
 def _vf_policies(vfs: bytes | None) -> dict[int, VfLinkPolicy] | None:
-    """VF -> its policy, as far as the driver tells one that is known; None without a list."""
+    """VF -> its policy, if the driver reports a known one; None without a list of VFs."""
     if vfs is None:
         return None
-    told = (dict(attributes(vf)).get(_IFLA_VF_LINK_STATE) for _, vf in attributes(vfs))
-    states = (_VF_LINK_STATE.unpack(state) for state in told if state is not None)
+    reported = (dict(attributes(vf)).get(_IFLA_VF_LINK_STATE) for _, vf in attributes(vfs))
+    states = (_VF_LINK_STATE.unpack(state) for state in reported if state is not None)
     return {vf: _VF_POLICIES[state] for vf, state in states if state < len(_VF_POLICIES)}

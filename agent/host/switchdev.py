@@ -1,4 +1,4 @@
-"""Which of a PF's netdevs are its own and which are representors; pure, from ports' names.
+"""Decides which netdevs of a PF are its own and which are representors; pure, by port names.
 
 In switchdev mode the PF's ``net`` folder lists the uplink and the representors of everything that
 the embedded switch connects. Port names are those of net/devlink/port.c: ``p<N>`` (``p<N>s<M>``
@@ -23,7 +23,7 @@ Port = tuple[str, int]
 
 @frozen
 class Representor:
-    """A netdev that stands for a VF or SF of this host's own controller."""
+    """A netdev that represents a VF or SF of this host's own controller."""
 
     name: str
     switch_id: str | None
@@ -33,21 +33,21 @@ class Representor:
 
 @frozen
 class Eswitch:
-    """A PF's netdevs, told apart."""
+    """A PF's netdevs, sorted into its own and representors."""
 
     own: tuple[Netdev, ...] = ()
-    """Everything that is no representor, sorted by name."""
+    """Everything that is not a representor, sorted by name."""
     uplink: str | None = None
     """The netdev that carries the PF's traffic and names the PF."""
     switch_id: str | None = None
     representors: tuple[Representor, ...] = ()
     """Those of this host's own controller."""
     names: tuple[str, ...] = ()
-    """All netdevs, other controllers' representors too."""
+    """All netdevs, including representors of other controllers."""
 
 
 def is_representor(netdev: Netdev) -> bool:
-    """Whether a netdev stands for another function.
+    """Whether a netdev represents another function.
 
     Linux before 5.1 (mlx5) names the port of a VF's representor by its bare number.
     """
@@ -59,23 +59,24 @@ def is_representor(netdev: Netdev) -> bool:
 
 
 def representor_of(netdev: Netdev) -> Representor | None:
-    """What a representor stands for; None for PFs' and other controllers' ports."""
-    found = _REPRESENTOR.fullmatch(netdev.phys_port_name or "")
-    if found is None or found[1] is not None or found[3] is None:
+    """What a netdev represents; None for ports of PFs and of other controllers."""
+    port = _REPRESENTOR.fullmatch(netdev.phys_port_name or "")
+    if port is None or port[1] is not None or port[3] is None:
         return None
     return Representor(
         name=netdev.name,
         switch_id=netdev.phys_switch_id,
-        pf_number=int(found[2]),
-        port=(found[3], int(found[4])),
+        pf_number=int(port[2]),
+        port=(port[3], int(port[4])),
     )
 
 
-def tell_apart(netdevs: Iterable[Netdev]) -> Eswitch:
+def eswitch_of(netdevs: Iterable[Netdev]) -> Eswitch:
     """Sort the netdevs of one PF into its own, its uplink, and representors.
 
-    The uplink is the netdev with a switch id and a physical port's name; without such, the one of
-    its own that was registered first (a function may have several ports), never the first by name.
+    The uplink is the netdev with a switch id and the name of a physical port. If none has both, it
+    is the PF's own netdev that was registered first (a function may have several ports), never the
+    first by name.
     """
     netdevs = tuple(netdevs)
     own = tuple(sorted((n for n in netdevs if not is_representor(n)), key=lambda n: n.name))
@@ -94,9 +95,9 @@ def ports_of(
 ) -> Mapping[Port, str]:
     """Representor by port for one PF, whose number is its PCI function number.
 
-    Representors in the PF's own folder that all name one other number are its own too: a driver
-    may count ports instead. ``elsewhere`` are representors that lie below no function, or below
-    another one; they count where switch id and number agree.
+    If all representors in the PF's own folder have the same other number, they are its own too: a
+    driver may count ports instead. ``elsewhere`` has representors whose netdevs are below no
+    function, or below another one; they count if switch id and number agree.
     """
     numbers = {r.pf_number for r in eswitch.representors}
     number = numbers.pop() if len(numbers) == 1 else function_number

@@ -1,9 +1,9 @@
-"""Reads relative to an open folder: what every reader of host facts is made of.
+"""Reads relative to an open folder: the basis of every reader of host facts.
 
-Folders are file descriptors, so that the kernel walks each path once. sysfs changes under a reader
-at any time: an attribute that cannot be read is absent, never an error. Raised is what would make a
-host look as if it had no devices: exhaustion (no descriptors, no memory), and a fault of a folder
-that lists functions or netdevs, or of a function's own folder, unless it is just not there.
+Folders are file descriptors, so that the kernel resolves each path once. sysfs may change at any
+time during a scan: an attribute that cannot be read is absent, never an error. Errors are raised if
+ignoring them would make the host look as if it had no devices: exhaustion (no descriptors, no
+memory), and a failure to open an existing folder of functions, of netdevs, or of one function.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENODEV, errno.ENXIO})
-"""Of a function's folder: the function is gone, or there never was one."""
+"""Errors on opening a function's folder which mean that there is no such function."""
 _INT = range(-(2**31), 2**31)
 _ATTRIBUTE_SIZE = 256  # every attribute that is read here is one short line
 _TABLE_LIMIT = 64 * 2**20  # half a million routes, of which the default ones come first
@@ -25,9 +25,9 @@ _TABLE_PART = 2**16
 
 
 @contextmanager
-def observed(calls: Any) -> Iterator[None]:  # noqa: ANN401 - whatever has the functions of os
-    """Put ``calls`` in the place of :mod:`os` here, to see what is read: for recording a host."""
-    global os  # noqa: PLW0603 - costs the thousands of reads nothing
+def observed(calls: Any) -> Iterator[None]:  # noqa: ANN401 - any object with the functions of os
+    """Replace :mod:`os` in this module by ``calls``, which records the reads of a scan."""
+    global os  # noqa: PLW0603 - an argument would slow down the thousands of reads
     system, os = os, calls
     try:
         yield
@@ -36,13 +36,13 @@ def observed(calls: Any) -> Iterator[None]:  # noqa: ANN401 - whatever has the f
 
 
 def raise_if_exhausted(error: OSError) -> None:
-    """Raise the error again where it says that this process has run out of something."""
+    """Raise the error again if it means that this process is out of descriptors or memory."""
     if error.errno in _EXHAUSTED:
         raise error
 
 
 def open_folder(name: str | Path, within: int | None = None) -> int | None:
-    """A descriptor of a folder, to be closed by the caller; None where there is none."""
+    """A descriptor of a folder, to be closed by the caller; None if there is no such folder."""
     try:
         return os.open(name, os.O_RDONLY | os.O_DIRECTORY, dir_fd=within)
     except OSError as error:
@@ -51,9 +51,9 @@ def open_folder(name: str | Path, within: int | None = None) -> int | None:
 
 
 def open_function(name: str, bus: int) -> int | None:
-    """A descriptor of a function's folder, to be closed by the caller; None where it is gone.
+    """A descriptor of a function's folder, to be closed by the caller; None if it is gone.
 
-    Raises OSError where it is there but cannot be opened.
+    Raises OSError if the folder exists but cannot be opened.
     """
     try:
         return os.open(name, os.O_RDONLY | os.O_DIRECTORY, dir_fd=bus)
@@ -65,9 +65,9 @@ def open_function(name: str, bus: int) -> int | None:
 
 @contextmanager
 def class_folder(name: str | Path, within: int | None = None) -> Iterator[int | None]:
-    """A folder that lists what a host has, closed at the end of the block; None = there is none.
+    """A folder of devices, such as a class, closed at the end of the block; None = no such folder.
 
-    Raises OSError where it is there but cannot be opened: what it lists is not gone with that.
+    Raises OSError if it exists but cannot be opened: its devices are not gone.
     """
     try:
         descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY, dir_fd=within)
@@ -82,7 +82,7 @@ def class_folder(name: str | Path, within: int | None = None) -> Iterator[int | 
 
 @contextmanager
 def folder(name: str | Path, within: int | None = None) -> Iterator[int | None]:
-    """A folder that is closed at the end of the block; None where there is none."""
+    """A folder, closed at the end of the block; None if there is no such folder."""
     descriptor = open_folder(name, within)
     try:
         yield descriptor
@@ -92,7 +92,7 @@ def folder(name: str | Path, within: int | None = None) -> Iterator[int | None]:
 
 
 def read_raw(within: int, name: str) -> bytes | None:
-    """An attribute as the kernel wrote it, newline and all."""
+    """An attribute as the kernel wrote it, with its newline."""
     try:
         file = os.open(name, os.O_RDONLY, dir_fd=within)
     except OSError as error:
@@ -114,9 +114,9 @@ def read_text(within: int, name: str) -> str | None:
 
 
 def read_int(within: int, name: str, base: int = 10) -> int | None:
-    """An attribute that is one number; None where it is absent or something else.
+    """An attribute that is one number; None if it is absent or something else.
 
-    The kernel keeps all that are read here as an int: one that is none is something else.
+    All attributes that are read here are an ``int`` in the kernel: larger numbers are invalid.
     """
     raw = read_raw(within, name)
     try:
@@ -127,7 +127,7 @@ def read_int(within: int, name: str, base: int = 10) -> int | None:
 
 
 def link_target(within: int, name: str) -> str | None:
-    """Where a symbolic link points to, as it is written."""
+    """The target of a symbolic link, as written."""
     try:
         return os.readlink(name, dir_fd=within)
     except OSError as error:
@@ -145,7 +145,7 @@ def link_name(within: int, name: str) -> str | None:
 
 
 def exists(within: int, name: str) -> bool:
-    """Whether there is anything of that name; asks the kernel without opening it."""
+    """Whether the name exists; does not open it."""
     return os.access(name, os.F_OK, dir_fd=within)
 
 
@@ -161,18 +161,18 @@ def listing(within: int) -> list[str]:
 def listing_again(within: int, before: tuple[str, ...]) -> tuple[str, ...]:
     """The names in an open folder that was listed before, in no order. Raises OSError.
 
-    It is the very listing of before where nothing changed, and names that were there are the same
-    objects: long listings are kept.
+    An unchanged listing is the same tuple, and names that existed before are the same objects,
+    since long listings are kept.
     """
     now = tuple(os.listdir(within))
     if now == before:
         return before
-    known = dict(zip(before, before, strict=True))
-    return tuple(map(known.get, now, now))
+    objects = dict(zip(before, before, strict=True))
+    return tuple(map(objects.get, now, now))
 
 
 def names(within: int, name: str) -> list[str]:
-    """The names in a folder, sorted; none where there is no such folder."""
+    """The names in a folder, sorted; none if there is no such folder."""
     descriptor = open_folder(name, within)
     if descriptor is None:
         return []
@@ -183,27 +183,27 @@ def names(within: int, name: str) -> list[str]:
 
 
 def class_names(within: int, name: str) -> list[str]:
-    """The names in a folder that lists what a host has, sorted; none where there is no such folder.
+    """The names in a folder of devices, such as a class, sorted; none if there is no such folder.
 
-    Raises OSError where it is there but cannot be listed.
+    Raises OSError if it exists but cannot be listed.
     """
     with class_folder(name, within) as descriptor:
         return [] if descriptor is None else sorted(os.listdir(descriptor))  # noqa: PTH208 - relative to an open folder
 
 
 def read_all(within: int, name: str) -> bytes:
-    """A file such as a table in procfs, up to its limit; empty where there is none."""
+    """A file such as a table in procfs, up to a size limit; empty if there is no such file."""
     try:
         file = os.open(name, os.O_RDONLY, dir_fd=within)
     except OSError as error:
         raise_if_exhausted(error)
         return b""
-    found = bytearray()
+    content = bytearray()
     try:
-        while len(found) < _TABLE_LIMIT and (part := os.read(file, _TABLE_PART)):
-            found += part
+        while len(content) < _TABLE_LIMIT and (part := os.read(file, _TABLE_PART)):
+            content += part
     except OSError as error:
         raise_if_exhausted(error)
     finally:
         os.close(file)
-    return bytes(found)
+    return bytes(content)

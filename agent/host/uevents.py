@@ -1,8 +1,8 @@
-"""The kernel's uevents on a plain socket: what it tells whenever an object comes, goes or changes.
+"""Receives uevents on a plain socket: the kernel sends one when an object appears, goes or changes.
 
-pyroute2's socket for them takes the word that events were lost (ENOBUFS) for one more event, so
-that a removal would be missed for ever. It also fails at names that are no UTF-8, and a pod may
-give its interface any name, which the kernel tells of when the interface comes back.
+pyroute2's socket for uevents treats the report that events were lost (ENOBUFS) as one more event,
+so that a removal could be missed for ever. It also fails on names that are not UTF-8; a pod may
+give its interface any name, which is in the uevent when the interface returns to the host.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from agent.attrs_classes import frozen
 
 _NETLINK_KOBJECT_UEVENT = 15  # uapi linux/netlink.h
 _KERNEL_GROUP = 1  # the kernel's own events, not udev's
-_KERNEL_PORT = 0  # whoever else sends has a port of his own
+_KERNEL_PORT = 0  # other senders have other port ids
 _LARGEST = 1 << 16
 _AT_ONCE = 64
-"""Events that are taken from a full queue before others have their turn in the loop."""
+"""Events that are read from a full queue before other tasks of the loop run."""
 
 
 @frozen
 class Overrun:
-    """Messages were lost (ENOBUFS): whatever they would have told must be read anew."""
+    """Messages were lost (ENOBUFS): all facts that they could have changed must be read again."""
 
 
 @frozen
 class Uevent:
-    """A kernel object came, went or changed."""
+    """A kernel object appeared, was removed, or changed."""
 
     action: str
     devpath: str
@@ -37,27 +37,27 @@ class Uevent:
 
     @property
     def interface(self) -> str | None:
-        """Name of the network interface that it is about, if it is about one."""
+        """Name of the network interface, if the object is one."""
         return self.devpath.rpartition("/")[2] if self.subsystem == "net" else None
 
 
 def is_drained(listening: socket.socket) -> bool:
-    """Whether nothing waits on a netlink socket to be read.
+    """Whether the queue of a netlink socket is empty.
 
-    Lost messages are told of once, then the kernel drops in silence until the queue was empty
+    The kernel reports lost messages once, then drops messages silently until the queue was empty
     (netlink_overrun() and netlink_rcv_wake() in net/netlink/af_netlink.c).
     """
     try:
         listening.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
     except BlockingIOError:
         return True
-    except OSError:  # the next overrun; told here, the reader never hears of it
+    except OSError:  # the next overrun: reported here, the reader does not get it
         return False
     return False
 
 
 def open_uevents() -> socket.socket:
-    """A socket that hears the kernel's own events of this network namespace. Raises OSError."""
+    """A socket that receives the kernel's uevents of this network namespace. Raises OSError."""
     kind = socket.SOCK_DGRAM | socket.SOCK_NONBLOCK
     opened = socket.socket(socket.AF_NETLINK, kind, _NETLINK_KOBJECT_UEVENT)
     try:
@@ -69,9 +69,9 @@ def open_uevents() -> socket.socket:
 
 
 async def follow_uevents(opened: socket.socket) -> AsyncGenerator[Uevent | Overrun, None]:
-    """Every event from now on; faults of the socket come out as OSError."""
+    """Yield every event from now on. Raises OSError if the socket fails."""
     loop = asyncio.get_running_loop()
-    taken = 0
+    events_read = 0
     while True:
         try:
             data, sender = await loop.sock_recvfrom(opened, _LARGEST)
@@ -82,15 +82,15 @@ async def follow_uevents(opened: socket.socket) -> AsyncGenerator[Uevent | Overr
             continue
         if sender[0] == _KERNEL_PORT:
             yield uevent(data)
-        taken += 1
-        if not taken % _AT_ONCE:
+        events_read += 1
+        if not events_read % _AT_ONCE:
             await asyncio.sleep(0)
 
 
 def uevent(data: bytes) -> Uevent:
     """An event from its text: ``ACTION@PATH``, then ``KEY=VALUE`` (lib/kobject_uevent.c).
 
-    Names are as the file system shows them: bytes that are no UTF-8 are lone surrogates.
+    Names are as Python's file functions show them: bytes that are not UTF-8 are lone surrogates.
     """
     entries = data.decode(errors="surrogateescape").split("\0")
     facts = dict(entry.split("=", 1) for entry in entries if "=" in entry)

@@ -16,16 +16,16 @@ _PARENT = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]|[^/.]+\.[^/.
 
 def read_bus(sys: int) -> Mapping[str, tuple[VdpaDevice, ...]]:
     """PCI address or auxiliary name of the parent -> its vDPA devices, sorted by name."""
-    found: dict[str, list[VdpaDevice]] = {}
+    below: dict[str, list[VdpaDevice]] = {}
     for name in sysfs.class_names(sys, BUS):
         parent = _parent(sysfs.link_target(sys, f"{BUS}/{name}"))
         if parent is not None:
-            found.setdefault(parent, []).append(_read(sys, name))
-    return {parent: tuple(devices) for parent, devices in found.items()}
+            below.setdefault(parent, []).append(_read(sys, name))
+    return {parent: tuple(devices) for parent, devices in below.items()}
 
 
 def _parent(target: str | None) -> str | None:
-    """The nearest function or auxiliary device on the way to a device's folder."""
+    """The nearest function or auxiliary device above a device's folder."""
     above = reversed(target.split("/")[:-1]) if target else ()
     return next((part for part in above if _PARENT.fullmatch(part)), None)
 

@@ -1,9 +1,9 @@
-"""What VFs have carried: as their PF's driver counts it, or else as their own interfaces do.
+"""Traffic counters of VFs: those of the PF's driver, or else those of the VFs' own interfaces.
 
-One question to the kernel for each PF, on a plain socket and with our own reading of the answer,
-since an answer about 256 VFs is 70 KB of nested attributes of which eight numbers a VF are wanted.
-Kernels fill in zeros where the driver counts nothing (no ndo_get_vf_stats, as with igb): of such
-PFs, the VFs whose interfaces are here are found in one dump of all interfaces' counters.
+One request to the kernel for each PF, on a plain socket and with our own decoder, since a reply
+about 256 VFs is 70 KB of nested attributes, of which eight numbers per VF are needed. The kernel
+fills in zeros if the driver counts nothing (no ndo_get_vf_stats, as with igb). For such PFs, one
+dump of all interfaces' counters has those of the VFs whose interfaces are in this namespace.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _RTM_GETSTATS = 94  # Linux 4.7
 _IF_STATS_MSG = struct.Struct("=B3xII")  # family, index, wanted
 _WANTED = 1  # IFLA_STATS_FILTER_BIT(IFLA_STATS_LINK_64)
 _IFLA_STATS_LINK_64 = 1
-# struct rtnl_link_stats64 up to the last one wanted: packets, bytes, errors and drops, each as
-# received and sent; then multicast, which counts what was received.
+# struct rtnl_link_stats64 up to the last counter needed: packets, bytes, errors and drops, each
+# received and sent; then multicast packets received.
 _LINK_STATS = struct.Struct("=9Q")
 _ATTRIBUTE = struct.Struct("=HH")
 _TYPE_MASK = 0x3FFF
@@ -50,51 +50,51 @@ _NAMES = {
 
 
 def traffic_of_host(snapshot: Snapshot) -> Traffic:
-    """What the VFs of each PF have carried. For a thread.
+    """The traffic of the VFs of each PF. Blocks: to be called in a thread.
 
-    A PF that tells nothing, or nothing but zeros, is not heard: its VFs are told by their own
-    interfaces, and those that have none here (in a pod, or with vfio) are left out, since a zero
-    after other numbers would be read as a counter that began anew.
+    A PF without counters, or with only zeros, is ignored: the counters of its VFs' own interfaces
+    are used. VFs without an interface here (in a pod, or with vfio) are left out, since a zero
+    after other numbers would look like a reset counter.
     """
-    found: dict[str, Mapping[int, VfTraffic]] = {}
+    by_pf: dict[str, Mapping[int, VfTraffic]] = {}
     for pf in snapshot.pfs.values():
         netdev = snapshot.pf_netdev(pf) if pf.num_vfs else None
         if netdev is not None and netdev.ifindex is not None:
             with suppress(OSError):
-                told = read_traffic(netdev.ifindex)
-                if any(map(_has_counted, told.values())):
-                    found[pf.id] = told
-    silent = [vf for vf in snapshot.devices if vf.role is Role.VF and vf.pf_address not in found]
-    return {**found, **_by_interfaces(silent)}
+                counters = read_traffic(netdev.ifindex)
+                if any(map(_has_counted, counters.values())):
+                    by_pf[pf.id] = counters
+    others = [vf for vf in snapshot.devices if vf.role is Role.VF and vf.pf_address not in by_pf]
+    return {**by_pf, **_by_interfaces(others)}
 
 
 def _by_interfaces(vfs: Iterable[Device]) -> Traffic:
-    """What the interfaces of these VFs have carried, with one question for all if any is here."""
+    """The traffic of these VFs' interfaces, by one dump if any of them is here."""
     here = [
         (vf.pf_address, vf.index, vf.netdev.ifindex)
         for vf in vfs
         if vf.netdev is not None and vf.netdev.ifindex is not None
     ]
-    found: dict[str, dict[int, VfTraffic]] = {}
+    by_pf: dict[str, dict[int, VfTraffic]] = {}
     with suppress(OSError):
         interfaces = read_interfaces() if here else {}
         for pf, index, ifindex in here:
             if pf is not None and index is not None and ifindex in interfaces:
-                found.setdefault(pf, {})[index] = interfaces[ifindex]
-    return found
+                by_pf.setdefault(pf, {})[index] = interfaces[ifindex]
+    return by_pf
 
 
 def read_interfaces() -> Mapping[int, VfTraffic]:
-    """Index of each interface of this network namespace -> what it has carried. Raises OSError.
+    """Index of each interface of this network namespace -> its traffic. Raises OSError.
 
-    One that came or went meanwhile may be missing.
+    An interface that appears or goes during the dump may be missing.
     """
     payload = _IF_STATS_MSG.pack(socket.AF_UNSPEC, 0, _WANTED)
     answers = answer(socket.NETLINK_ROUTE, request(_RTM_GETSTATS, payload, dump=True))
-    found: dict[int, VfTraffic] = {}
+    traffic: dict[int, VfTraffic] = {}
     with suppress(InterruptedError):
-        found.update(interface_traffic(answers))
-    return found
+        traffic.update(interface_traffic(answers))
+    return traffic
 
 
 def interface_traffic(messages: Iterable[bytes]) -> Iterator[tuple[int, VfTraffic]]:
@@ -119,10 +119,10 @@ def read_traffic(ifindex: int) -> Mapping[int, VfTraffic]:
     payload = _IFINFOMSG.pack(socket.AF_UNSPEC, 0, ifindex, 0, 0)
     payload += attribute(_IFLA_EXT_MASK, struct.pack("=I", _RTEXT_FILTER_VF))
     question = request(_RTM_GETLINK, payload, dump=False)
-    found: dict[int, VfTraffic] = {}
+    traffic: dict[int, VfTraffic] = {}
     for message in answer(socket.NETLINK_ROUTE, question):
-        found |= traffic_of(message[_IFINFOMSG.size :])
-    return found
+        traffic |= traffic_of(message[_IFINFOMSG.size :])
+    return traffic
 
 
 def traffic_of(data: bytes) -> Mapping[int, VfTraffic]:
@@ -131,8 +131,8 @@ def traffic_of(data: bytes) -> Mapping[int, VfTraffic]:
     while offset + _ATTRIBUTE.size <= len(data):
         length, kind = _ATTRIBUTE.unpack_from(data, offset)
         if kind & _TYPE_MASK == _IFLA_VFINFO_LIST:
-            # Its length has 16 bits and wraps on a PF with many VFs, so it is not trusted: the
-            # list goes on as long as entries follow.
+            # The length has 16 bits and wraps on a PF with many VFs, so it is not used: the list
+            # continues as long as entries follow.
             return dict(_vfs(data, offset + _ATTRIBUTE.size))
         if length < _ATTRIBUTE.size:
             break
@@ -146,7 +146,7 @@ def _vfs(data: bytes, offset: int) -> Iterator[tuple[int, VfTraffic]]:
         if kind & _TYPE_MASK != _IFLA_VF_INFO or length < _ATTRIBUTE.size:
             return
         entry = dict(attributes(data[offset + _ATTRIBUTE.size : offset + length]))
-        if len(entry.get(_IFLA_VF_MAC, b"")) < 4:  # it begins with the VF's number
+        if len(entry.get(_IFLA_VF_MAC, b"")) < 4:  # the value starts with the VF's number
             return
         if stats := entry.get(_IFLA_VF_STATS):
             yield int.from_bytes(entry[_IFLA_VF_MAC][:4], sys.byteorder), _counters(stats)

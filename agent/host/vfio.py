@@ -1,4 +1,4 @@
-"""IOMMU groups of functions, and the devices that vfio makes of them (``/dev/vfio``)."""
+"""IOMMU groups of functions, and the devices that vfio creates for them (``/dev/vfio``)."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ _CLASS = "class/vfio"
 _NAME = "iommu_group/name"
 _DEVICES = "vfio-dev"
 _DEVICE = re.compile(r"vfio\d+")
-_NOIOMMU = "vfio-noiommu"  # drivers/vfio/group.c names the group so when it invents one
+_NOIOMMU = "vfio-noiommu"  # name of a group that drivers/vfio/group.c creates without an IOMMU
 
 
 def iommu_group(function: int) -> int | None:
-    """The number of a function's IOMMU group; None where it has none."""
+    """The number of a function's IOMMU group; None without a group."""
     name = sysfs.link_name(function, "iommu_group")
     return int(name) if name is not None and name.isdecimal() else None
 
 
 def device_name(function: int) -> str | None:
-    """The VFIO device that a driver made of a function (``vfio-dev/vfio7``); None = none.
+    """The VFIO device of a function (``vfio-dev/vfio7``); None without one.
 
-    Since Linux 6.1 each driver that hands a function to userspace makes one (vfio_main.c).
+    Since Linux 6.1 each driver that gives userspace access to a function creates one (vfio_main.c).
     """
     if not sysfs.exists(function, _DEVICES):
         return None
@@ -30,11 +30,11 @@ def device_name(function: int) -> str | None:
 
 
 def groups(sys: int) -> frozenset[int]:
-    """The groups that vfio shows and did not make up: one listing, which spares asking each.
+    """The groups of vfio that belong to an IOMMU; one listing instead of a read for each group.
 
     drivers/vfio/group.c has a class device for each group with a function bound to vfio, called
-    ``noiommu-<group>`` if it made that group up. Kernels without vfio's groups lack the class, and
-    so may laid-out trees: nothing follows from what is not here.
+    ``noiommu-<group>`` if there is no IOMMU. Kernels without vfio groups lack the class, and so may
+    laid-out trees: a group that is missing here may exist nevertheless.
     """
     with sysfs.folder(_CLASS, sys) as shown:
         names = sysfs.listing(shown) if shown is not None else []
@@ -42,5 +42,5 @@ def groups(sys: int) -> frozenset[int]:
 
 
 def is_noiommu(function: int) -> bool:
-    """Whether the vfio driver of a function made its group up, because there is no IOMMU."""
+    """Whether vfio created the function's group itself, because there is no IOMMU."""
     return sysfs.exists(function, _NAME) and sysfs.read_text(function, _NAME) == _NOIOMMU

@@ -286,7 +286,7 @@ def test_a_recording_can_go_to_standard_output(node: HostBuilder, tmp_path: Path
 def test_a_file_that_is_no_recorded_host_is_refused(node: HostBuilder, tmp_path: Path) -> None:
     (tmp_path / "broken.tar.gz").write_bytes(b"nothing")
     for name, words in (
-        ("broken.tar.gz", "is no recorded host"),
+        ("broken.tar.gz", "is not a recorded host"),
         ("absent", "there is no such folder"),
     ):
         told = command(HostRoot(tmp_path / name), "discover")

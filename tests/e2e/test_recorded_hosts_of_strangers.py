@@ -45,7 +45,7 @@ def test_an_archive_that_passes_a_limit_leaves_one_message_and_no_folder(tmp_pat
     done = discover(path, tmp_path / "temporary")
     assert done.returncode == 2
     fault = "a header in it has 1073741824 bytes, at most 65536 are allowed"
-    assert done.stderr == f"sriov-agent: {path} is no recorded host: {fault}\n"
+    assert done.stderr == f"sriov-agent: {path} is not a recorded host: {fault}\n"
     assert list((tmp_path / "temporary").iterdir()) == []
 
 
@@ -83,9 +83,7 @@ def test_an_agent_goes_on_without_facts_that_cannot_be_read(
     config.write(pool("net", ddpProfiles=["x"]))
     with AgentProcess(host.root, config.path) as agent:
         said = agent.wait_for("host.devlink_unreadable")
-        assert said["reason"].endswith(
-            "devlink.json is nested too deeply, so nothing in it is known"
-        )
+        assert said["reason"].endswith("devlink.json is nested too deeply: the agent ignores it")
         agent.wait_for("config.loaded")
         (host.root / "devlink.json").write_text(DEEP * 2)
         assert agent.stop() == 0

@@ -66,7 +66,7 @@ def test_many_names_are_read_in_one_go(tmp_path: Path) -> None:
     path.parent.mkdir(parents=True)
     path.write_text(TEXT)
     ids = PciIds(Roots(tmp_path))
-    ids.learn([X710, ("8086", "1889"), ("9999", "0001")])
+    ids.load([X710, ("8086", "1889"), ("9999", "0001")])
     path.unlink()
     assert ids.title("8086", "1889") == "Intel Corporation Ethernet Adaptive Virtual Function"
     assert ids.title("9999", "0001") == ""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agent.host import devlink, netdev, sysfs
-from agent.host.switchdev import tell_apart
+from agent.host.switchdev import eswitch_of
 from agent.model.device import Netdev
 from agent.roots import Roots
 from tests.e2e.conftest import ConfigFile, config, host, kubelet, pool
@@ -68,10 +68,10 @@ def test_the_kernel_tells_what_its_own_program_prints(uplink: str, tmp_path: Pat
 
 
 def test_the_ports_of_a_switch_are_told_apart(uplink: str) -> None:
-    assert tell_apart(_read_netdevs()).representors == ()
+    assert eswitch_of(_read_netdevs()).representors == ()
     run("devlink", "dev", "eswitch", "set", HANDLE, "mode", "switchdev")
     await_truth(lambda: len(list(DEVICE.glob("net/*"))) == VFS + 1)
-    eswitch = tell_apart(_read_netdevs())
+    eswitch = eswitch_of(_read_netdevs())
     assert eswitch.uplink == uplink
     assert [each.name for each in eswitch.own] == [uplink]
     assert eswitch.switch_id is not None
