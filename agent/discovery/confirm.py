@@ -1,7 +1,7 @@
-"""Whether the facts on which device nodes hang are still those of the last scan.
+"""Checks whether the facts that decide on device nodes are still those of the last scan.
 
-For Allocate while sysfs is slow. Only links and folders are looked at, and the ``ibdev`` of RDMA
-nodes: the kernel answers these from its own records, without the driver that may be what hangs.
+For Allocate while sysfs is slow. Reads only links, folders and the ``ibdev`` of RDMA nodes: the
+kernel answers these without the driver, which may be what hangs.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from agent.roots import Roots
 
 
 def changed_facts(roots: Roots, devices: tuple[Device, ...]) -> dict[str, str]:
-    """Device id -> which fact is another now, for those that changed; for a worker thread."""
+    """Device id -> the first fact that changed, for devices with one; for a worker thread."""
     with sysfs.folder(roots.sys) as sys:
         if sys is None:
             return {d.id: "sysfs cannot be read" for d in devices}
         changes = ((d.id, next(_changes(sys, d), "")) for d in devices)
-        return {device_id: what for device_id, what in changes if what}
+        return {device_id: change for device_id, change in changes if change}
 
 
 def _changes(sys: int, device: Device) -> Iterator[str]:

@@ -1,6 +1,6 @@
-"""Reads the functions of a host, PFs before VFs: all of them, or those that a rescan may not keep.
+"""Reads the functions of a host, PFs before VFs: all of them, or those that a rescan must read.
 
-One code path for both, so that what a rescan says of a function is what a scan would say.
+Both use the same code, so that a rescan and a full scan of a function have the same result.
 """
 
 from __future__ import annotations
@@ -35,9 +35,8 @@ OutcomeT = TypeVar("OutcomeT", bound=Outcome)
 class FunctionScan:
     """The functions of one scan, while they are being read.
 
-    ``before`` is what the last scan saw: a record that comes out as it was stays the same object,
-    so that whoever compares snapshots need not look into it. Of its functions those of ``kept``
-    are not read again.
+    ``before`` is the previous scan: unchanged records stay the same objects, so that snapshots can
+    be compared by identity. The functions in ``kept`` are not read again.
     """
 
     def __init__(self, host: ScanContext, before: ScanCache, kept: dict[str, Outcome]) -> None:
@@ -46,28 +45,28 @@ class FunctionScan:
         self.functions = kept
         """By PCI address, in no order."""
         self.pfs = {bdf: pf for bdf, pf in before.pfs.items() if bdf in kept}
-        """Those of them that are no VFs."""
+        """Those of them that are not VFs."""
         self.devices: tuple[Device, ...] = ()
-        """The functions as the bus has them, each followed by its auxiliary devices."""
+        """The functions in bus order, each followed by its auxiliary devices."""
         self.skipped: list[Skipped] = []
         self.unreadable: list[tuple[str, str]] = []
         self.auxiliary: dict[str, tuple[Device, ...]] = {}
         self.detached_representors: frozenset[str] = frozenset()
         self._faults: dict[str, OSError] = {}
-        """Functions whose folders are there but cannot be opened."""
+        """Functions whose folders exist but cannot be opened."""
         self._fresh = dict.fromkeys(filterfalse(kept.__contains__, host.folders))
         self._keeps_any = bool(kept)
         self._moved = set(filterfalse(kept.__contains__, before.functions))
-        """Functions whose netdevs, or those below them, may be others than before."""
+        """Functions whose netdevs, or those of their auxiliary devices, may have changed."""
         self._renewed: set[str] = set()
-        """PFs that are not the record they were."""
+        """PFs whose records changed."""
         self._pf_of: dict[str, str] = {}
-        """VF that is not kept -> its PF, as PFs or else VFs tell."""
+        """VF that is not kept -> its PF, by the PF's links to VFs or the VF's link to its PF."""
 
     def run(self) -> None:
-        """Read what is not kept, then bring what is kept in line with it.
+        """Read the functions that are not kept, then update the kept ones that depend on them.
 
-        Raises OSError where no function can be read.
+        Raises OSError if no function can be read.
         """
         for pf in self.pfs.values():
             self._pf_of.update(dict.fromkeys(pf.index_of.keys() & self._fresh, pf.address))
@@ -82,7 +81,7 @@ class FunctionScan:
         self.devices = tuple(self._with_auxiliary(functions) if self.auxiliary else functions)
 
     def cache(self, tables: HostTables) -> ScanCache:
-        """What was seen, for the next scan."""
+        """The result of this scan, for the next one."""
         seen = ScanCache(
             tables, self.functions, self.pfs, self.auxiliary, self.detached_representors
         )
@@ -106,16 +105,16 @@ class FunctionScan:
         )
 
     def _in_bus_order(self) -> list[Device]:
-        """The devices among the functions; those that are passed over are noted."""
-        found: list[Device] = []
+        """The devices among the functions; records the functions that are skipped."""
+        devices: list[Device] = []
         for outcome in map(self.functions.get, self._host.folders):
             if type(outcome) is Device:  # as almost all are
-                found.append(outcome)
+                devices.append(outcome)
             elif type(outcome) is Skipped:
                 self.skipped.append(outcome)
             elif type(outcome) is Pf and outcome.device is not None:
-                found.append(outcome.device)
-        return found
+                devices.append(outcome.device)
+        return devices
 
     def _with_auxiliary(self, functions: list[Device]) -> Iterator[Device]:
         for function in functions:
@@ -123,7 +122,7 @@ class FunctionScan:
             yield from self.auxiliary.get(function.id, ())
 
     def _put(self, bdf: str, outcome: Outcome | None) -> None:
-        """Take in what a function is; None = it is none that can be read."""
+        """Store the outcome of a function; None = it cannot be read."""
         self.pfs.pop(bdf, None)
         if outcome is None:
             self.functions.pop(bdf, None)
@@ -133,28 +132,31 @@ class FunctionScan:
                 self.pfs[bdf] = outcome
 
     def _claim(self, pf: Pf) -> None:
-        """A PF knows its VFs, and knows better than what was read of them before."""
+        """Record the PF of its VFs; kept VFs with another PF are read again."""
         self._pf_of.update(dict.fromkeys(pf.index_of, pf.address))
         for vf in pf.index_of.keys() & self.functions.keys():
-            known = self.functions[vf]
-            if not isinstance(known, Device) or known.pf_address != pf.address:
+            kept = self.functions[vf]
+            if not isinstance(kept, Device) or kept.pf_address != pf.address:
                 self._put(vf, None)
                 self._fresh[vf] = None
 
     def _read_pfs(self) -> None:
-        """Those that were PFs first: then a new VF needs no look of its own to be known as one."""
-        known = [bdf for bdf in self._before.pfs if bdf in self._fresh]
-        late: dict[str, None] = {}
-        for bdf in (*known, *self._fresh):
+        """Read the functions that are not known to be VFs, former PFs first.
+
+        PFs list their VFs, so new VFs need not be opened to be recognised as such.
+        """
+        former_pfs = [bdf for bdf in self._before.pfs if bdf in self._fresh]
+        pfs_with_new_vfs: dict[str, None] = {}
+        for bdf in (*former_pfs, *self._fresh):
             if bdf in self._pf_of or bdf in self.functions:
                 continue
             outcome = self._read_pf(bdf)
             if isinstance(outcome, DeferredVf):
                 self._pf_of[bdf] = outcome.pf_address
-                late[outcome.pf_address] = None
+                pfs_with_new_vfs[outcome.pf_address] = None
             else:
                 self._note(bdf, outcome)
-        for bdf in late:  # a PF that was kept has a VF that it did not have
+        for bdf in pfs_with_new_vfs:  # a kept PF that has a new VF
             if bdf not in self._fresh and isinstance(self.functions.get(bdf), Pf):
                 self._fresh[bdf] = None
                 self._moved.add(bdf)
@@ -162,28 +164,28 @@ class FunctionScan:
                 self._note(bdf, None if isinstance(outcome, DeferredVf) else outcome)
 
     def _read_pf(self, bdf: str) -> Outcome | DeferredVf | Unreadable | None:
-        """A function that is not known to be a VF."""
+        """Read a function that is not known to be a VF."""
         try:
             return read_pf(self._host, bdf)
         except OSError as error:
             return self._as_before(bdf, error)
 
     def _as_before(self, bdf: str, error: OSError) -> Outcome | Unreadable:
-        """What a function was, where its folder is there but cannot be opened now.
+        """The previous outcome of a function whose folder exists but cannot be opened now.
 
-        A process that has run out of something is no fault of the function: that is raised.
+        Raises OSError if the process is out of descriptors or memory: the function is not at fault.
         """
         sysfs.raise_if_exhausted(error)
         self._faults[bdf] = error
         return self._before.functions.get(bdf) or Unreadable(bdf, "folder")
 
     def _raise_if_all_fail(self) -> None:
-        """Not one function can be read: the fault is the host's, which has them all the same."""
+        """Raise OSError if no function can be read: the fault is the host's, not the functions'."""
         if self._faults and len(self._faults) == len(self._fresh):
             raise next(iter(self._faults.values()))
 
     def _note(self, bdf: str, outcome: Outcome | Unreadable | None) -> None:
-        """Take in what reading one function came to."""
+        """Store the result of reading one function."""
         if isinstance(outcome, Unreadable):
             self.unreadable.append((outcome.bdf, outcome.attribute))
             outcome = None
@@ -205,7 +207,7 @@ class FunctionScan:
                 self._renewed.add(bdf)
 
     def _no_representors(self) -> AbstractSet[str]:
-        """The netdevs of kept functions that are known to stand for nothing else."""
+        """The netdevs of kept functions, which are known not to be representors."""
         if not any(pf.eswitch.switch_id for pf in self.pfs.values()):
             return frozenset()
         return (
@@ -213,7 +215,7 @@ class FunctionScan:
         )
 
     def _read_vfs(self) -> None:
-        known, host = self._before.functions, self._host
+        functions_before, host = self._before.functions, self._host
         for bdf in tuple(self._fresh):
             pf_address = self._pf_of.get(bdf)
             if pf_address is None or bdf not in host.folders:
@@ -224,17 +226,17 @@ class FunctionScan:
             except OSError as error:
                 outcome = self._as_before(bdf, error)
             if type(outcome) is Device:  # as almost all are
-                before = known.get(bdf)
+                before = functions_before.get(bdf)
                 self.functions[bdf] = outcome if before is None or before != outcome else before
             else:
                 self._note(bdf, outcome)
 
     def _pf(self, address: str) -> Pf:
-        """A PF, or the little that is known of one that is not among this host's devices."""
+        """A PF, or a record with only its address if it is not among this host's devices."""
         return self.pfs.get(address) or Pf(address)
 
     def _derive_kept(self) -> None:
-        """VFs that were not read again have the name, index and so on from their PF."""
+        """Update kept VFs whose PF changed: they take its name, their index and so on from it."""
         if not self._renewed:
             return
         for bdf, vf in self.functions.items():
@@ -242,7 +244,7 @@ class FunctionScan:
                 self.functions[bdf] = derived(self._host, vf, self._pf(vf.pf_address))
 
     def _read_auxiliary(self, parents: list[Device]) -> None:
-        """Those directly below a network function of this host; accelerators' are not asked for."""
+        """Read the auxiliary devices directly below network functions, not below accelerators."""
         if self._host.auxiliary.is_empty:
             return
         for parent in parents:
@@ -251,11 +253,11 @@ class FunctionScan:
                 continue
             if bdf in self._fresh or parent.pf_address in self._renewed:
                 self._moved.add(bdf)
-                found = tuple(self._below(parent))
+                children = tuple(self._below(parent))
             else:
-                found = self._before.auxiliary.get(bdf, ())
-            if found:
-                self.auxiliary[bdf] = found
+                children = self._before.auxiliary.get(bdf, ())
+            if children:
+                self.auxiliary[bdf] = children
 
     def _below(self, parent: Device) -> Iterator[Device]:
         pf = self._pf(parent.pf_address or parent.id)
@@ -268,9 +270,9 @@ class FunctionScan:
                 yield _same(before.get(name), device)
 
 
-def _same(before: Outcome | None, now: OutcomeT) -> OutcomeT:
-    """The record of before where it says the same as that of now."""
-    if isinstance(now, Pf) and isinstance(before, Pf):
-        now_placed = attrs.evolve(now, ports=before.ports)  # where its representors lie comes later
-        return before if now_placed == before else now
-    return before if before == now else now
+def _same(before: Outcome | None, current: OutcomeT) -> OutcomeT:
+    """The previous record if it equals the current one, else the current one."""
+    if isinstance(current, Pf) and isinstance(before, Pf):
+        with_old_ports = attrs.evolve(current, ports=before.ports)  # representors are read later
+        return before if with_old_ports == before else current
+    return before if before == current else current

@@ -1,7 +1,7 @@
-"""The facts that are spread over the host, read once for all functions of a scan.
+"""Reads the facts that are not in the functions' own folders, once for all functions of a scan.
 
-Classes and buses are always listed. A rescan does not ask again, entry by entry, what the last scan
-was told of functions that are to be kept; but whoever has another entry than before is not kept.
+Classes and buses are always listed. A rescan does not read each entry of functions that are kept;
+but a function whose entries differ from the last scan's is read again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from agent.host.devlink import DevlinkFacts
 
 @frozen
 class OpenFolders:
-    """What a scan has open."""
+    """The folders that a scan has open."""
 
     sys: int
     dev: int | None
@@ -30,34 +30,34 @@ class OpenFolders:
 
 @frozen
 class DevlinkAnswer:
-    """What was asked before the tables are read, since the answers may take firmware's time."""
+    """Facts that are read before the tables, since firmware may take long to answer."""
 
     devlink: DevlinkFacts = DevlinkFacts()
     ddptool: str | None = None
     altnames: Callable[[str], tuple[str, ...]] | None = None
-    """Returns the alternative names of a netdev; None = they are not wanted."""
+    """Returns the alternative names of a netdev; None = they are not needed."""
     classes: tuple[str, ...] = ()
-    """PCI classes beside the agent's own that pools ask for, as hex digits."""
+    """PCI classes that pools select in addition to the agent's own, as hex digits."""
 
 
 def read_whole(
-    folders: OpenFolders, asked: DevlinkAnswer, before: ScanCache
+    folders: OpenFolders, answer: DevlinkAnswer, before: ScanCache
 ) -> tuple[ScanContext, HostTables]:
-    """Everything that the host tells now; what it told before is the same object."""
-    return _read(folders, asked, before, None)
+    """Read all tables; unchanged results stay the same objects."""
+    return _read(folders, answer, before, None)
 
 
 def read_changed(
-    folders: OpenFolders, asked: DevlinkAnswer, before: ScanCache, touched: Collection[str]
+    folders: OpenFolders, answer: DevlinkAnswer, before: ScanCache, touched: Collection[str]
 ) -> tuple[ScanContext, HostTables, Collection[str]] | None:
-    """The same, and which functions are to be read anew; None = it takes a whole scan to tell.
+    """Read the tables, and find the functions to read again; None = a full scan is needed.
 
-    Tables are read again where they show that more changed than was named, since they were not
-    asked in full of functions that were to be kept.
+    If the tables show that more functions changed than ``touched`` names, they are read again,
+    since not every entry of functions that were to be kept was read.
     """
     fresh = before.affected_by(touched)
     while True:
-        host, tables = _read(folders, asked, before, fresh)
+        host, tables = _read(folders, answer, before, fresh)
         if tables.auxiliary.unplaced or before.tables.auxiliary.unplaced:
             return None
         more = before.affected_by(before.gone_from(host) | before.changed_in(host, tables)) - fresh
@@ -67,32 +67,32 @@ def read_changed(
 
 
 def _read(
-    folders: OpenFolders, asked: DevlinkAnswer, before: ScanCache, fresh: Collection[str] | None
+    folders: OpenFolders, answer: DevlinkAnswer, before: ScanCache, fresh: Collection[str] | None
 ) -> tuple[ScanContext, HostTables]:
-    """The tables; of functions that are not ``fresh`` those facts are taken that are known.
+    """Read the tables; facts of functions that are not ``fresh`` are those of the previous scan.
 
-    None = all are.
+    None = all functions are fresh.
     """
-    known = before.tables
+    previous = before.tables
     others = () if fresh is None else before.netdevs_of_others(fresh)
     owners = None if fresh is None else before.owners_at(fresh)
     parents = None if fresh is None else before.parents_of_others(fresh)
-    listed = sysfs.listing_again(folders.bus, known.listed)
-    if known.listed and not listed and os.fstat(folders.bus).st_ino != known.bus_inode:
-        raise OSError(errno.ENOENT, "another folder took its place, and is empty", pci.BUS)
+    listed = sysfs.listing_again(folders.bus, previous.listed)
+    if previous.listed and not listed and os.fstat(folders.bus).st_ino != previous.bus_inode:
+        raise OSError(errno.ENOENT, "was replaced by an empty folder", pci.BUS)
     host = ScanContext(
         sys=folders.sys,
         bus=folders.bus,
-        net=netdev.read_class(folders.class_net, known.interfaces, others),
-        folders=known.folders if listed is known.listed else pci.in_bus_order(listed),
-        rdma=rdma.read_host(folders.sys, folders.dev, known.rdma, owners),
+        net=netdev.read_class(folders.class_net, previous.interfaces, others),
+        folders=previous.folders if listed is previous.listed else pci.in_bus_order(listed),
+        rdma=rdma.read_host(folders.sys, folders.dev, previous.rdma, owners),
         vdpa=vdpa.read_bus(folders.sys),
         auxiliary=auxiliary.read_bus(folders.sys, parents),
-        devlink=asked.devlink,
+        devlink=answer.devlink,
         vfio_groups=vfio.groups(folders.sys) if fresh is None else frozenset(),
-        ddptool=asked.ddptool,
-        classes=asked.classes,
-        altnames=asked.altnames,
+        ddptool=answer.ddptool,
+        classes=answer.classes,
+        altnames=answer.altnames,
     )
     return host, HostTables(
         listed=listed,

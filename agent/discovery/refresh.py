@@ -1,4 +1,4 @@
-"""Facts of a few devices, read anew: for Allocate, which must not trust a scan of a moment ago."""
+"""Reads the facts of a few devices again: for Allocate, which needs facts newer than a scan's."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from agent.roots import Roots
 def refresh(
     roots: Roots, devices: tuple[Device, ...], known: RdmaHost | None = None
 ) -> tuple[Device, ...]:
-    """The devices as they are now, those that are gone left out; for a worker thread.
+    """The devices as they are now, without those that are gone; for a worker thread.
 
-    Raises OSError where sysfs or its PCI bus cannot be read.
+    Raises OSError if sysfs or its PCI bus cannot be read.
 
-    What a scan knows of the host's RDMA devices spares asking about those of all others. Facts of
-    their PF (its name, VF indexes, representors) and of devlink are those of the given
-    devices: they do not change by themselves, and only a scan reads them.
+    ``known`` has the RDMA devices of the last scan, so that only those of ``devices`` are read.
+    Facts of the PF (its name, VF indexes, representors) and of devlink are those of ``devices``:
+    they do not change by themselves, and only a scan reads them.
     """
     with (
         sysfs.class_folder(roots.sys) as sys,
@@ -49,7 +49,7 @@ def refresh(
 
 
 def refresh_nodes(roots: Roots, known: HostNodes, names: frozenset[str]) -> HostNodes:
-    """The host's known nodes, with those of ``names`` looked at again; for a worker thread."""
+    """``known`` with those nodes that are in ``names`` checked again; for a worker thread."""
     with sysfs.folder(roots.dev) as dev:
         return read_again(dev, view_of(roots), known, names)
 
@@ -57,7 +57,7 @@ def refresh_nodes(roots: Roots, known: HostNodes, names: frozenset[str]) -> Host
 def _rdma_host(
     sys: int, dev: int | None, devices: tuple[Device, ...], known: RdmaHost | None
 ) -> RdmaHost:
-    """The host's RDMA nodes, which are many, only if one of the devices has an RDMA device now."""
+    """The host's RDMA nodes, read only if one of the devices has an RDMA device now."""
     paths = (
         f"{pci.BUS if d.id == d.pci_address else auxiliary.BUS}/{d.id}/infiniband" for d in devices
     )
@@ -66,25 +66,25 @@ def _rdma_host(
     return rdma.read_host(sys, dev, known, {d.id for d in devices})
 
 
-def _read_again(host: ScanContext, known: Device) -> Device | None:
-    fresh = _read(host, known)
-    return fresh and attrs.evolve(
-        fresh,
-        pf_address=known.pf_address,
-        pf_name=known.pf_name,
-        index=known.index,
-        representor=known.representor,
-        rdma_enabled=known.rdma_enabled,
-        ddp_profile=known.ddp_profile,
+def _read_again(host: ScanContext, device: Device) -> Device | None:
+    current = _read(host, device)
+    return current and attrs.evolve(
+        current,
+        pf_address=device.pf_address,
+        pf_name=device.pf_name,
+        index=device.index,
+        representor=device.representor,
+        rdma_enabled=device.rdma_enabled,
+        ddp_profile=device.ddp_profile,
     )
 
 
-def _read(host: ScanContext, known: Device) -> Device | None:
-    if known.role is Role.PF:
-        pf = read_pf(host, known.id)
+def _read(host: ScanContext, device: Device) -> Device | None:
+    if device.role is Role.PF:
+        pf = read_pf(host, device.id)
         return pf.device if isinstance(pf, Pf) else None
-    if known.role is Role.VF:
-        vf = read_vf(host, known.id, Pf(known.pf_address or ""))
+    if device.role is Role.VF:
+        vf = read_vf(host, device.id, Pf(device.pf_address or ""))
         return vf if isinstance(vf, Device) else None
-    parent = attrs.evolve(known, id=known.pci_address)
-    return read_auxiliary(host, known.id, parent, Pf(known.pf_address or ""))
+    parent = attrs.evolve(device, id=device.pci_address)
+    return read_auxiliary(host, device.id, parent, Pf(device.pf_address or ""))

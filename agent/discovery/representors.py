@@ -1,7 +1,7 @@
-"""Which representor stands for which VF or SF: the ports of all eswitches, told apart by a scan.
+"""Decides which representor represents which VF or SF, for the ports of all eswitches.
 
-Between the PFs and their VFs: representors lie below their PF, below another PF of the same
-switch, or below no function at all.
+Runs after PFs and before VFs are read: the netdev of a representor is below its PF, below another
+PF of the same switch, or below no function.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from agent.model.address import bdf_order
 
 
 def with_ports(
-    host: ScanContext, pfs: Mapping[str, Pf], owned: set[str], passed_over: AbstractSet[str]
+    host: ScanContext, pfs: Mapping[str, Pf], owned: set[str], not_representors: AbstractSet[str]
 ) -> Iterator[tuple[str, Pf]]:
-    """Give every PF the representors of its VFs and SFs, wherever their netdevs lie.
+    """Give every PF the representors of its VFs and SFs, wherever their netdevs are in sysfs.
 
-    ``owned`` are the PFs' netdevs, to which stray representors are added. Those to be passed over
-    are known to be none. A PF whose ports are as they were stays the same record.
+    ``owned`` has the PFs' netdevs; representors below no function are added to it. Netdevs in
+    ``not_representors`` are not read. A PF with unchanged ports stays the same record.
     """
     elsewhere: dict[str, list[Representor]] = defaultdict(list)
     if any(pf.eswitch.switch_id for pf in pfs.values()):
         below = (r for pf in pfs.values() for r in pf.eswitch.representors)
-        for representor in (*below, *_detached(host, owned, passed_over)):
+        for representor in (*below, *_detached(host, owned, not_representors)):
             elsewhere[representor.switch_id or ""].append(representor)
     for bdf, pf in pfs.items():
         others = elsewhere.get(pf.eswitch.switch_id or "", ())
@@ -40,12 +40,12 @@ def with_ports(
 
 
 def _detached(
-    host: ScanContext, owned: set[str], passed_over: AbstractSet[str]
+    host: ScanContext, owned: set[str], not_representors: AbstractSet[str]
 ) -> Iterator[Representor]:
-    """Representors that no function's folder lists."""
+    """Representors whose netdevs are below no function."""
     if host.net.folder is None:
         return
-    for name in sorted(set(host.net.names).difference(owned, passed_over)):
+    for name in sorted(set(host.net.names).difference(owned, not_representors)):
         with sysfs.folder(name, host.net.folder) as folder:
             port = netdev.read_port(folder, name) if folder is not None else None
             representor = switchdev.representor_of(port) if port else None

@@ -1,8 +1,8 @@
-"""Scans of the host into Snapshots, each one synchronous pass for one worker thread.
+"""Scans the host into a Snapshot: one synchronous pass, in a worker thread.
 
-Thousands of tiny reads in one go: facts that are spread over the host (RDMA nodes, vDPA and
-auxiliary buses, devlink, routes) are read once, then every function once, PFs before VFs. A rescan
-after a hint that names what changed reads only that (docs/adr/0012-partial-rescan.md).
+A scan makes thousands of small reads: first the facts that are not in the functions' own folders
+(RDMA nodes, vDPA and auxiliary buses, devlink, routes), then every function, PFs before VFs. A
+rescan after a hint that names what changed reads only that (docs/adr/0012-partial-rescan.md).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from agent.model.pci_class import needed_classes
 from agent.model.snapshot import Snapshot, vf_lags
 from agent.roots import Roots
 
-_NO_SIGHT = ScanCache()
+_EMPTY_CACHE = ScanCache()
 
 
 def scan(
@@ -51,22 +51,22 @@ def scan(
     netlink: bool = False,
     needs: frozenset[str] = frozenset(),
 ) -> Snapshot:
-    """Everything about this host's functions, as far as it can be read now.
+    """Read all facts about this host's functions that can be read now.
 
-    ``netlink`` says whether the kernel may be asked for routes, devlink facts and alternative
-    names; otherwise they come from procfs, ``devlink.json`` and ``altnames.json`` below the host
-    root. ``needs`` names the facts that are needed (``devlink.DDP``, ``devlink.ENABLE_RDMA``,
-    ``ALTNAMES``), since asking the kernel for them takes time, of devlink firmware's. A host
-    without a PCI bus has no functions.
-    Raises OSError where the process itself is out of descriptors or memory, and where sysfs, its
-    PCI bus or a class that lists devices cannot be read, or is missing though an earlier scan saw
-    it: that must not look like a host whose devices are gone.
+    With ``netlink``, routes, devlink facts and alternative names are read from the kernel by
+    netlink; otherwise from procfs, ``devlink.json`` and ``altnames.json`` below the host root.
+    ``needs`` names facts that are read only on request (``devlink.DDP``, ``devlink.ENABLE_RDMA``,
+    ``ALTNAMES``), since they cost time; firmware answers those of devlink. A host without a PCI
+    bus has no functions.
+    Raises OSError if the process is out of descriptors or memory, and if sysfs, its PCI bus or a
+    class that lists devices cannot be read, or is missing though an earlier scan saw it: that must
+    not look like a host whose devices are gone.
     """
     return Scanner(roots, netlink=netlink).scan(needs=needs)
 
 
 class Scanner:
-    """Scans one host again and again; what did not change stays the same objects.
+    """Scans one host repeatedly; unchanged records stay the same objects.
 
     For one thread at a time. Arguments are those of :func:`scan`.
     """
@@ -74,22 +74,22 @@ class Scanner:
     def __init__(self, roots: Roots, *, netlink: bool = False) -> None:
         self._roots = roots
         self._netlink = netlink
-        self._cache = _NO_SIGHT
+        self._cache = _EMPTY_CACHE
         self._nodes = HostNodes()
         self._node_reader = NodeReader()
         self._needs: frozenset[str] | None = None
-        """Which devlink facts the last scan asked for; None = there is none to build on."""
+        """The needs of the last scan; None = there is no scan that a rescan could start from."""
         self.whole = 0
-        """How many scans read everything."""
+        """The number of full scans."""
 
     @property
     def nodes(self) -> HostNodes:
-        """Which device nodes the last scan saw."""
+        """The device nodes of the last scan."""
         return self._nodes
 
     @property
     def rdma(self) -> RdmaHost:
-        """What the last scan knows of RDMA devices and their nodes."""
+        """The RDMA devices of the last scan and their nodes."""
         return self._cache.tables.rdma
 
     def scan(
@@ -98,10 +98,10 @@ class Scanner:
         needs: frozenset[str] = frozenset(),
         touched: Collection[str] | None = None,
     ) -> Snapshot:
-        """Everything as it is now; with ``touched``, only that is read anew.
+        """Read the host; with ``touched``, only the facts of these devices are read again.
 
-        ``touched`` names functions and auxiliary devices of which something may have changed since
-        the last scan; None = anything may have.
+        ``touched`` names functions and auxiliary devices that may have changed since the last
+        scan; None = anything may have changed.
         """
         is_whole = touched is None or needs != self._needs
         self.whole += is_whole
@@ -114,7 +114,7 @@ class Scanner:
         with sysfs.class_folder(self._roots.sys) as sys, sysfs.folder(self._roots.dev) as dev:
             if sys is None:
                 self._require_none(self._roots.sys)
-                self._cache = _NO_SIGHT
+                self._cache = _EMPTY_CACHE
                 return Snapshot()
             return self._look_below(sys, dev, needs, touched)
 
@@ -145,7 +145,7 @@ class Scanner:
             return self._snapshot(class_net, rdma_host, reading)
 
     def _require_none(self, missing: Path) -> None:
-        """Raises OSError where the last scan saw functions: they are there, but cannot be seen."""
+        """Raises OSError if the last scan saw functions: they still exist, but cannot be read."""
         if self._cache.functions:
             raise _missing(missing)
 
@@ -159,7 +159,7 @@ class Scanner:
     def _read(
         self, folders: OpenFolders, asked: DevlinkAnswer, touched: Collection[str] | None
     ) -> FunctionScan:
-        """Read all functions, or those that were touched, and remember what was seen."""
+        """Read all functions, or those that were touched, and keep the result for the next scan."""
         before = self._cache
         changed = None if touched is None else read_changed(folders, asked, before, touched)
         kept: dict[str, Outcome] = {}
@@ -205,7 +205,7 @@ class Scanner:
 
 
 def _missing(path: Path) -> OSError:
-    return FileNotFoundError(errno.ENOENT, "is missing, though it was there", str(path))
+    return FileNotFoundError(errno.ENOENT, "is missing, though an earlier scan saw it", str(path))
 
 
 def _group_mates(reading: FunctionScan) -> Iterator[OtherFunction]:
@@ -220,7 +220,7 @@ def _group_mates(reading: FunctionScan) -> Iterator[OtherFunction]:
 
 
 def _skipped(outcomes: Iterable[Skipped]) -> tuple[tuple[str, int], ...]:
-    """How many functions of each class were passed over."""
+    """The number of skipped functions of each class."""
     classes = Counter(f"0x{o.pci_class >> 8:04x}" for o in outcomes)
     return tuple(sorted(classes.items()))
 
@@ -228,7 +228,7 @@ def _skipped(outcomes: Iterable[Skipped]) -> tuple[tuple[str, int], ...]:
 def _netdev_parents(
     class_net: int | None, others: AbstractSet[str]
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """What every interface rests on that belongs to no function: bonds, bridges, VLANs."""
+    """The lower interfaces of those that belong to no function: bonds, bridges, VLANs."""
     if class_net is None:
         return
     for name in sorted(others):
@@ -252,7 +252,7 @@ def _masters(
     parents: Iterable[tuple[str, tuple[str, ...]]],
     interfaces: Container[str],
 ) -> Iterator[tuple[str, str]]:
-    """The masters of some interfaces; only those that something rests on are asked."""
+    """The masters of some interfaces; only interfaces with an upper one are read."""
     if class_net is None:
         return
     stacked = {lower for _, lowers in parents for lower in lowers if lower in interfaces}
@@ -264,15 +264,15 @@ def _masters(
 
 @frozen
 class _HostRoutes:
-    """What the host's routing tells of interfaces."""
+    """Interfaces that the host's routing uses."""
 
     default: tuple[str, ...] = ()
-    """Those that a default route leaves by."""
+    """The output interfaces of default routes."""
     own: OwnRoutes = OwnRoutes()
 
 
 def _host_routes(roots: Roots, interfaces: Container[str], *, netlink: bool) -> _HostRoutes:
-    """From the kernel where it may be asked and answers, else from procfs."""
+    """Read by netlink if it is allowed and works, else from procfs."""
     if netlink:
         try:
             tables = route_rules.tables_in_use()
@@ -294,7 +294,7 @@ def _devlink_facts(roots: Roots, *, netlink: bool, needs: frozenset[str]) -> Dev
 
 
 def _altnames(roots: Roots, *, netlink: bool) -> Callable[[str], tuple[str, ...]]:
-    """Returns the alternative names of a netdev: from the kernel, or from a laid-out host."""
+    """A function that returns a netdev's alternative names, of the kernel or a laid-out host."""
     if netlink:
         return altnames_of
     with sysfs.folder(roots.host) as host:

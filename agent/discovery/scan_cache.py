@@ -1,8 +1,8 @@
-"""What one scan saw, function by function: what the next one may keep of it.
+"""The result of a scan by function, and which parts of it the next scan may keep.
 
-A rescan after a hint reads only functions that can have changed (docs/adr/0012-partial-rescan.md
-says when that is safe). The tables that are spread over the host are always listed, and whoever
-has another entry in one of them than before counts as changed too, whatever the hint says.
+A rescan after a hint reads only functions that may have changed (docs/adr/0012-partial-rescan.md
+says when that is safe). The host's tables are always listed, and a function whose entries in them
+differ from before counts as changed too, even if the hint does not name it.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from agent.host.rdma import RdmaHost
 from agent.model.device import Device, VdpaDevice
 
 Outcome = Pf | Device | Skipped
-"""What reading one function came to: a PF, a VF, or none of ours."""
+"""The result of reading one function: a PF, a VF, or a function that the agent skips."""
 
 
 def _device_of(outcome: Outcome) -> Device | None:
-    """The device that a function is, if it is one of ours."""
+    """The device of a function, if the agent manages it."""
     if isinstance(outcome, Pf):
         return outcome.device
     return outcome if isinstance(outcome, Device) else None
@@ -34,15 +34,15 @@ def _device_of(outcome: Outcome) -> Device | None:
 
 @frozen
 class HostTables:
-    """What was read once for all functions, by owner."""
+    """The facts that were read once for all functions, by owner."""
 
     listed: tuple[str, ...] = ()
-    """The entries of the PCI bus as they are spelled and ordered there."""
+    """The entries of the PCI bus, in the spelling and order of its folder."""
     bus_inode: int = 0
-    """Of the folder that lists them."""
+    """Inode of the folder that lists them."""
     folders: Mapping[str, str] = attrs.field(factory=dict)
     interfaces: tuple[str, ...] = ()
-    """What the class of netdevs lists."""
+    """The entries of the class of netdevs."""
     rdma: RdmaHost = RdmaHost()
     vdpa: Mapping[str, tuple[VdpaDevice, ...]] = attrs.field(factory=dict)
     auxiliary: AuxiliaryBus = AuxiliaryBus()
@@ -51,7 +51,7 @@ class HostTables:
 
 @frozen(eq=False)
 class _Without:
-    """A large collection less some of it, of which few members are asked for."""
+    """A large collection without some members, for few lookups: nothing is copied."""
 
     known: Container[str]
     excluded: Container[str]
@@ -62,25 +62,25 @@ class _Without:
 
 @frozen(slots=False, eq=False)
 class ScanCache:
-    """What a snapshot is made of."""
+    """Everything that a scan read, from which the snapshot is made."""
 
     tables: HostTables = HostTables()
     functions: Mapping[str, Outcome] = attrs.field(factory=dict)
-    """By PCI address; what could not be read is not here, so that it is tried again."""
+    """By PCI address; functions that could not be read are absent, so that they are read again."""
     pfs: Mapping[str, Pf] = attrs.field(factory=dict)
-    """Those of them that are no VFs."""
+    """Those of them that are not VFs."""
     auxiliary: Mapping[str, tuple[Device, ...]] = attrs.field(factory=dict)
     """Function -> its auxiliary devices, for those that have any."""
     detached_representors: frozenset[str] = frozenset()
-    """Representors that lie below no PF."""
+    """Representors whose netdevs are below no PF."""
 
     owner_of: Mapping[str, str] = attrs.field(factory=dict)
-    """Netdev -> the function that it belongs to, by itself or by an auxiliary device."""
+    """Netdev -> the function that it belongs to, directly or through an auxiliary device."""
     unowned: frozenset[str] = frozenset()
-    """Interfaces that belong to no function and stand for none."""
+    """Interfaces that neither belong to a function nor are representors."""
 
     def netdevs_at(self, functions: Iterable[str]) -> Iterator[tuple[str, str]]:
-        """(netdev, function) for all netdevs of these functions and what is below them."""
+        """(netdev, function) for all netdevs of these functions and of their auxiliary devices."""
         for bdf in functions:
             outcome = self.functions.get(bdf)
             if type(outcome) is Device:
@@ -92,7 +92,7 @@ class ScanCache:
                 yield from ((n.name, bdf) for d in self.auxiliary[bdf] for n in d.netdevs)
 
     def netdevs_of_vfs_and_sfs(self) -> Container[str]:
-        """The netdevs of all devices but the PFs; a PF's own are read with what rests on them."""
+        """The netdevs of all devices except PFs, whose uppers and master are read with the PF."""
         of_pfs = frozenset(chain.from_iterable(pf.eswitch.names for pf in self.pfs.values()))
         return _Without(self.owner_of, of_pfs)
 
@@ -102,7 +102,7 @@ class ScanCache:
 
     @cached_property
     def parent_of(self) -> Mapping[str, str]:
-        """Auxiliary device -> the folder above it, as the bus told."""
+        """Auxiliary device -> the folder above it, by the links of the bus."""
         children = self.tables.auxiliary.children
         return {name: parent for parent, names in children.items() for name in names}
 
@@ -111,7 +111,7 @@ class ScanCache:
         return {*touched, *(name for name, home in self.parent_of.items() if home in touched)}
 
     def netdevs_of_others(self, touched: Iterable[str]) -> Mapping[str, str]:
-        """The netdevs of all functions that were not touched, with those functions."""
+        """Netdev -> function, for all functions that were not touched."""
         others = dict(self.owner_of)
         for name, _ in self.netdevs_at(touched):
             others.pop(name, None)
@@ -122,11 +122,11 @@ class ScanCache:
         return {name: home for name, home in self.parent_of.items() if home not in touched}
 
     def affected_by(self, touched: Iterable[str]) -> set[str]:
-        """The functions to be read anew where these functions and auxiliary devices changed.
+        """The functions to read again if these functions and auxiliary devices changed.
 
-        A VF comes with its PF, which counts it and knows its index. So does a PF that counts other
-        VFs than it has: the kernel lets a second pass between taking the last one away and counting
-        none, and sends no event then.
+        For a VF its PF is read too, which has the VF's index and the number of VFs. PFs whose
+        number of VFs differs from their links are read as well: the kernel waits a second between
+        removing the last VF and setting ``sriov_numvfs`` to 0, and sends no event then.
         """
         functions = {self.parent_of.get(name, name) for name in touched}
         functions.update(bdf for bdf, pf in self.pfs.items() if _is_unfinished(pf))
@@ -137,13 +137,13 @@ class ScanCache:
         }
 
     def gone_from(self, host: ScanContext) -> set[str]:
-        """Functions that the bus does not list any more."""
+        """Functions that the bus no longer lists."""
         if host.folders is self.tables.folders:
             return set()
         return self.functions.keys() - host.folders.keys()
 
     def changed_in(self, host: ScanContext, now: HostTables) -> set[str]:
-        """Owners of what the tables list otherwise than before."""
+        """Owners of table entries that differ from before."""
         before = self.tables
         rdma, aux, devlink = host.rdma, host.auxiliary, host.devlink
         changed: set[str] = set()
@@ -169,7 +169,7 @@ def _is_unfinished(pf: Pf) -> bool:
 
 
 def _differing(before: Mapping[str, object], now: Mapping[str, object]) -> set[str]:
-    """The keys under which two tables do not hold the same."""
+    """The keys whose values differ between two tables."""
     if before is now or before == now:
         return set()
     return {key for key in before.keys() | now.keys() if before.get(key) != now.get(key)}

@@ -72,7 +72,7 @@ def test_a_list_that_is_missing_though_it_was_there_fails_the_scan(
     before = scanner.scan()
     folder = host.root / name
     folder.rename(host.root / "elsewhere")
-    with pytest.raises(FileNotFoundError, match="though it was there"):
+    with pytest.raises(FileNotFoundError, match="though an earlier scan saw it"):
         scanner.scan()
     (host.root / "elsewhere").rename(folder)
     assert scanner.scan() == before
