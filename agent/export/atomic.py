@@ -1,4 +1,4 @@
-"""Whole files or none: what others read is written beside its place, then renamed over it."""
+"""Writes files atomically: to a draft in the same folder, which is then renamed over the file."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _DRAFT = re.compile(r"\.sriov-agent-[0-9a-f]{16}\.tmp")
 
 
 async def write_atomic(path: Path, data: bytes, mode: int) -> bool:
-    """Make ``path`` hold ``data`` with ``mode``; returns whether anything had to be written.
+    """Write ``data`` to ``path`` with ``mode``, unless it is there; returns whether it was written.
 
-    The folder is made if it is missing. A symbolic link at ``path`` is replaced, never followed,
-    and readers see the old content or the new, whatever happens meanwhile. Raises OSError, also
-    where the folder's file system hangs.
+    Creates the folder if it is missing. A symbolic link at ``path`` is replaced, never followed.
+    Readers see either the old or the new content, also after a crash. Raises OSError, also if the
+    folder's file system hangs.
     """
     return await in_folder(path.parent, lambda: write_now(path, data, mode))
 
 
 async def in_folder(folder: Path, work: Callable[[], T]) -> T:
-    """Do ``work`` on the files of a folder, off the loop. Raises OSError, also where it hangs."""
+    """Run ``work`` on the files of a folder in a thread. Raises OSError, also if it hangs."""
     return await blocking.call(_purpose(folder), folder, work)
 
 
@@ -50,18 +50,18 @@ def write_now(path: Path, data: bytes, mode: int) -> bool:
             file.write(data)
             file.flush()
             os.fchmod(file.fileno(), mode)
-            draft.replace(path)  # while it is open and locked: no draft of ours is a leftover
+            draft.replace(path)  # while it is locked, so that nobody removes it as a leftover
     except BaseException as error:
         with suppress(OSError):
             draft.unlink()
         if isinstance(error, OSError):
-            error.filename, error.filename2 = str(path), None  # a draft has another name each time
+            error.filename, error.filename2 = str(path), None  # names of drafts are random
         raise
     return True
 
 
 def _is_unchanged(path: Path, data: bytes) -> bool:
-    """Whether ``path`` is a plain file that holds exactly ``data`` already."""
+    """Whether ``path`` is a plain file with exactly ``data`` as its content."""
     try:
         with open(path, "rb", opener=_no_follow) as file:
             return file.read(len(data) + 1) == data
@@ -70,9 +70,9 @@ def _is_unchanged(path: Path, data: bytes) -> bool:
 
 
 async def read_plain(path: Path, limit: int) -> bytes | None:
-    """Content of a plain file of at most ``limit`` bytes; None where there is no such thing.
+    """Content of a plain file of at most ``limit`` bytes; None if there is no such file.
 
-    Raises OSError where only this process, or this moment, lacks what it takes to look.
+    Raises OSError if the process is out of descriptors or memory.
     """
     files = FileThreads(_purpose(path.parent), path)
     try:
@@ -87,10 +87,10 @@ async def read_plain(path: Path, limit: int) -> bytes | None:
 
 
 def remove_drafts(folder: Path) -> tuple[str, ...]:
-    """Remove what writes of an earlier process left behind when it was killed; returns the names.
+    """Remove drafts of processes that were killed while writing; returns their names.
 
-    Others write into these folders too: only a plain file of this user's, by the name of our
-    drafts, is ours; and one that is locked is being written by another agent of the node.
+    Other programs write into these folders too: only plain files of this user with the name of a
+    draft are removed. A locked draft is being written by another agent of the node, and stays.
     """
     removed = []
     for draft in _drafts(folder):
@@ -104,7 +104,7 @@ def remove_drafts(folder: Path) -> tuple[str, ...]:
 def _drafts(folder: Path) -> list[Path]:
     try:
         return sorted(folder.glob(".sriov-agent-*.tmp"))
-    except OSError:  # what cannot be looked into is left for the next start
+    except OSError:  # a folder that cannot be read is left for the next start
         return []
 
 
@@ -128,7 +128,7 @@ def _is_being_written(draft: Path) -> bool:
 def _exclusive(path: str, _flags: int) -> int:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     fd = os.open(path, flags, 0o600)
-    with suppress(OSError):  # a file system without locks: only a second agent would ask for one
+    with suppress(OSError):  # a file system without locks: they only matter with a second agent
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     return fd
 

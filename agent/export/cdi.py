@@ -1,8 +1,8 @@
 """CDI specs (Container Device Interface): device nodes that a container runtime adds by name.
 
-One spec file for each resource, written before the resource's list is sent. A runtime resolves a
-name at every start of a container, so the entry of a device that a pod holds stays as it was when
-the pod got it, even while the host hides the facts behind it.
+There is one spec file for each resource, written before the resource's list is sent. A runtime
+resolves a name at every start of a container, so the entry of an allocated device stays as it was
+at the allocation, even while the pod's network namespace hides the facts it was made from.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from agent.pools.allocation import device_nodes, missing_node
 from agent.pools.pool import Member, Pool
 
 CDI_VERSION = "0.5.0"
-"""The lowest that knows ``hostPath`` of device nodes and device names that begin with a digit."""
+"""The lowest version with ``hostPath`` of device nodes and device names that start with a digit."""
 FILE_PREFIX = "sriov-dp-"
 FILE_MODE = 0o644
 SPEC_LIMIT = 16 << 20
-"""Larger files (bytes) are not ours."""
+"""Size (bytes) that no spec of ours reaches; larger files are ignored."""
 _ANNOTATION_NAME_MAX = 63
 """Kubernetes: the name part of an annotation key."""
 _UNIQUE_STEM_MAX = 200
@@ -39,7 +39,7 @@ def cdi_kind(config: PoolConfig) -> str:
 
 
 def kind_fault(config: PoolConfig) -> str | None:
-    """Why no runtime takes the kind of a pool; None = it does.
+    """Why runtimes reject the CDI kind of a pool; None = they accept it.
 
     CDI's vendor is the prefix.
     """
@@ -51,10 +51,11 @@ def kind_fault(config: PoolConfig) -> str | None:
 
 
 def cdi_file_name(config: PoolConfig) -> str:
-    """Name of a resource's spec file: its own, whatever other resources there are.
+    """Name of a resource's spec file, different for each resource.
 
-    ``x.io/net-pci-a`` and ``x.io-net-pci/a`` make the same words. The one whose class is the first
-    in them has them as they are; any other has a ``+``, which no resource has, and a hash.
+    ``x.io/net-pci-a`` and ``x.io-net-pci/a`` would have the same name. If the class of a resource
+    is the first class name in it, it is used as it is; otherwise a ``+``, which no resource name
+    has, and a hash are added.
     """
     stem = _stem(config)
     first = min(place for words in _CLASSES if (place := stem.find(words)) >= 0)
@@ -65,12 +66,12 @@ def cdi_file_name(config: PoolConfig) -> str:
 
 
 def twin_file_name(config: PoolConfig) -> str:
-    """Name of the spec file that the Go plugin has for a resource."""
+    """Name of the spec file that the Go plugin writes for a resource."""
     return safe_file_name(f"{FILE_PREFIX}{_stem(config)}", ".yaml")
 
 
 def twin_resources(file_name: str) -> tuple[str, ...]:
-    """Resources that can have given a spec file of the Go plugin its name."""
+    """The resources for which the Go plugin would write a spec file with this name."""
     stem = file_name.removeprefix(FILE_PREFIX).removesuffix(".yaml")
     halves = (stem.partition(words) for words in _CLASSES)
     return tuple(f"{prefix}/{name}" for prefix, words, name in halves if words)
@@ -81,7 +82,7 @@ def _stem(config: PoolConfig) -> str:
 
 
 def possible_file_names(resource: str) -> tuple[str, ...]:
-    """Names that the spec file of a resource can have, whatever the kind of its devices."""
+    """Names that the spec file of a resource can have: one for each kind of devices."""
     prefix, _, name = resource.rpartition("/")
     configs = (PoolConfig(name=name, prefix=prefix, kind=kind) for kind in KINDS.values())
     return tuple(cdi_file_name(config) for config in configs)
@@ -106,11 +107,11 @@ def has_cdi_entry(member: Member, host: HostNodes) -> bool:
 def cdi_document(
     pool: Pool, held: frozenset[str] | None, before: Mapping[str, Any], host: HostNodes
 ) -> dict[str, object] | None:
-    """The spec of a pool; None where no device has a node.
+    """The spec of a pool; None if no device has a node.
 
-    ``before`` holds the entries of the spec now on disk, by device name: the entry of a device in
-    ``held`` is taken over from it. ``held`` is None while nobody knows who holds what: then an
-    entry is kept wherever the host shows no node for a new one.
+    ``before`` has the entries of the spec on disk, by device name: that of a device in ``held`` is
+    kept. ``held`` is None while it is unknown which devices pods hold: then an entry is also kept
+    if the host has no node from which a new one could be made.
     """
     entries = []
     for member in pool.members:
@@ -120,8 +121,9 @@ def cdi_document(
             entry = before.get(member.device.id)
         if entry:
             entries.append(entry)
-    known = {m.device.id for m in pool.members}
-    entries += [e for i, e in sorted(before.items()) if i not in known and may_be_held(i, held)]
+    member_ids = {m.device.id for m in pool.members}
+    others = ((i, e) for i, e in sorted(before.items()) if i not in member_ids)
+    entries += [entry for device_id, entry in others if may_be_held(device_id, held)]
     return _document(pool.config, entries) if entries else None
 
 
@@ -130,12 +132,12 @@ def _document(config: PoolConfig, devices: Sequence[object]) -> dict[str, object
 
 
 def may_be_held(device_id: str, held: frozenset[str] | None) -> bool:
-    """Whether a pod may hold a device, where None stands for not knowing."""
+    """Whether a pod may hold a device; ``held`` None = unknown."""
     return held is None or device_id in held
 
 
 def cdi_entry(member: Member, host: HostNodes) -> dict[str, object] | None:
-    """A device in a spec, as its facts are now; None where it has no nodes."""
+    """The spec entry of a device by its present facts; None if it has no nodes."""
     if cdi_device_fault(member.device.id) or not has_cdi_entry(member, host):
         return None
     nodes = {n.container_path: n for n in device_nodes(member, host)}
@@ -149,7 +151,7 @@ def cdi_entry(member: Member, host: HostNodes) -> dict[str, object] | None:
 async def write_cdi_spec(
     folder: Path, pool: Pool, held: frozenset[str] | None, host: HostNodes
 ) -> bool:
-    """Make a pool's spec file true; returns whether anything changed. Raises OSError."""
+    """Bring a pool's spec file up to date; returns whether it changed. Raises OSError."""
     path = folder / cdi_file_name(pool.config)
     document = cdi_document(pool, held, entries_of(await read_spec(path)), host)
     if document is not None:
@@ -158,7 +160,7 @@ async def write_cdi_spec(
 
 
 def _remove(path: Path) -> bool:
-    """Remove a spec; tells whether there was one."""
+    """Remove a spec; returns whether there was one."""
     if not (path.is_file() or path.is_symlink()):
         return False
     path.unlink()
@@ -168,25 +170,25 @@ def _remove(path: Path) -> bool:
 async def renew_entries(
     folder: Path, config: PoolConfig, members: Iterable[Member], host: HostNodes
 ) -> bool:
-    """Make the entries of some members true, whoever holds them; returns whether any was not.
+    """Bring the entries of some members up to date, held by pods or not.
 
-    Raises OSError.
+    Returns whether an entry changed. Raises OSError.
     """
     path = folder / cdi_file_name(config)
     document = await read_spec(path)
     before = entries_of(document)
     entries = {m.device.id: cdi_entry(m, host) for m in members}
-    fresh = {i: entry for i, entry in entries.items() if entry and before.get(i) != entry}
-    if not fresh:
+    changed = {i: entry for i, entry in entries.items() if entry and before.get(i) != entry}
+    if not changed:
         return False
-    devices = list({**before, **fresh}.values())
+    devices = list({**before, **changed}.values())
     return await write_spec(path, _document(config, devices))
 
 
-async def standing_entries(
+async def entries_on_disk(
     folder: Path, pool: Pool, held: frozenset[str] | None, host: HostNodes
 ) -> tuple[frozenset[str], frozenset[str]]:
-    """The devices that a pool's spec names as it is, and those of them that it names rightly.
+    """The devices in a pool's spec on disk, and those of them whose entries are up to date.
 
     Raises OSError.
     """
@@ -199,14 +201,14 @@ async def standing_entries(
 
 
 async def write_spec(path: Path, document: Mapping[str, object]) -> bool:
-    """Write a spec file; returns whether its content is another now. Raises OSError."""
+    """Write a spec file; returns whether its content changed. Raises OSError."""
     return await write_atomic(path, json.dumps(document, indent=1).encode(), FILE_MODE)
 
 
 async def read_spec(path: Path) -> Mapping[str, Any]:
-    """A spec of our own making; empty where there is none, or something else in its place.
+    """A spec that an agent wrote; empty if there is none, or if the file is something else.
 
-    Raises OSError where it cannot be told which: its entries of held devices must not be lost.
+    Raises OSError if the file cannot be read: its entries of held devices must not be lost.
     """
     data = await read_plain(path, SPEC_LIMIT)
     try:
@@ -217,7 +219,7 @@ async def read_spec(path: Path) -> Mapping[str, Any]:
 
 
 def entries_of(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The device entries of a spec by name; none where any is malformed."""
+    """The device entries of a spec by name; none if one of them is malformed."""
     try:
         devices = document.get("devices") or []
         return {d["name"]: d for d in devices if d["containerEdits"]["deviceNodes"]}

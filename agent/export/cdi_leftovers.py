@@ -1,8 +1,8 @@
-"""Removes CDI specs that nobody needs any more: ours of retired resources, and the Go plugin's.
+"""Removes CDI specs that are no longer needed: ours of removed resources, and the Go plugin's.
 
-Two spec files must never name the same device: a runtime then refuses that name altogether. So
-what a retired spec shares with a configured one goes at once, and what only it knows stays while
-a pod may hold it: a runtime looks the name up at every start of a container.
+Two spec files must never name the same device, since a runtime rejects such a name. So entries of
+an old spec that a configured one has too are removed at once. Its other entries stay while a pod
+may hold the device, since a runtime resolves the name at every start of a container.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ _KINDS = {
     stat.S_IFBLK: "a device",
 }
 _ONE_ENTRY = frozenset({errno.EISDIR, errno.EPERM, errno.EACCES, errno.EIO, errno.EBUSY})
-"""What may concern one entry of a folder: the others are cleaned all the same."""
+"""Errors that may concern only one entry of a folder: the other entries are cleaned."""
 
 
 @frozen
 class Cleaning:
-    """What came of removing specs."""
+    """The result of removing specs."""
 
     removed: tuple[str, ...] = ()
     """File names, sorted."""
     skipped: tuple[tuple[str, str], ...] = ()
-    """Entries of the folder that were left alone, each with the reason, sorted."""
+    """Entries of the folder that could not be cleaned, each with the reason, sorted."""
 
 
 async def remove_stale_specs(
@@ -66,9 +66,9 @@ async def remove_stale_specs(
     ``held`` are the devices that are allocated to pods, None while that is unknown. The Go plugin's
     ``.yaml`` files are not edited: one that our own spec replaces is removed. Any other stays while
     it mentions a device that may be allocated, and while the Go plugin listens for its resource in
-    one of the folders ``sockets``: it gives these devices to pods. The specs of the resources
-    ``others``, which other agents of the node serve, are not touched. What is not a plain file, or
-    cannot be read or removed, is skipped. Raises OSError where the folder itself cannot be read.
+    one of the folders ``sockets`` and so may allocate its devices. The specs of the resources
+    ``others``, which other agents of the node serve, are not touched. Entries that are not plain
+    files, or cannot be read or removed, are skipped. Raises OSError if the folder cannot be read.
     """
     ours = {cdi_file_name(c) for c in configured}
     ours |= {name for resource in others for name in possible_file_names(resource)}
@@ -80,27 +80,27 @@ async def remove_stale_specs(
     for path in files:
         try:
             if path in specs and path.name not in ours:
-                gone = await _reduce(path, specs[path], defined, held)
+                is_removed = await _reduce(path, specs[path], defined, held)
             else:
-                gone = path.suffix == ".yaml" and (
+                is_removed = path.suffix == ".yaml" and (
                     path.name in twins
                     or not (await _mentions(path, held) or await _is_served(path, sockets))
                 )
-                if gone:
+                if is_removed:
                     await _unlink(path)
         except OSError as error:
             if error.errno not in _ONE_ENTRY:
                 raise
             skipped[path.name] = error.strerror or str(error)
             continue
-        if gone:
+        if is_removed:
             removed.append(path.name)
-    left = sorted((name, why) for name, why in skipped.items() if name not in ours)
-    return Cleaning(tuple(removed), tuple(left))
+    unknown = sorted((name, why) for name, why in skipped.items() if name not in ours)
+    return Cleaning(tuple(removed), tuple(unknown))
 
 
 def _spec_files(folder: Path) -> tuple[list[Path], dict[str, str]]:
-    """Files and links with a spec's name, sorted; and what else has one, with what it is."""
+    """Files and links with a spec's name, sorted; and other such entries, each with its type."""
     files: list[Path] = []
     skipped: dict[str, str] = {}
     for path in sorted(folder.glob(f"{FILE_PREFIX}*")):
@@ -131,7 +131,7 @@ async def _reduce(
     defined: set[tuple[str, str]],
     held: frozenset[str] | None,
 ) -> bool:
-    """Leave in a retired spec only what a pod may still need; returns whether it is gone."""
+    """Remove unneeded entries from an old spec; returns whether the file was removed."""
     kind = str(spec.get("kind"))
     needed = [
         entry
@@ -150,7 +150,7 @@ async def _unlink(path: Path) -> None:
 
 
 async def _is_served(path: Path, sockets: tuple[Path, ...]) -> bool:
-    """Whether a Go plugin runs that has written a spec."""
+    """Whether the Go plugin that wrote a spec still runs."""
     resources = twin_resources(path.name)
     for folder in sockets:
         for resource in resources:

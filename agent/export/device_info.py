@@ -25,7 +25,7 @@ def device_info_name(config: PoolConfig, device_id: str) -> str:
 
 
 def device_info_document(member: Member) -> dict[str, object]:
-    """What the file of a member says: type ``vdpa`` if its pool wants vDPA, else ``pci``."""
+    """The content of a member's file: type ``vdpa`` if its pool selects vDPA, else ``pci``."""
     device = member.device
     shared = {
         "pci-address": device.pci_address,

@@ -1,8 +1,8 @@
-"""The agent's own record of the devices that it gave to pods: it outlives the agent.
+"""Records on disk which devices the agent allocated, for its next start.
 
-One small file for each resource, in the folder of the device-info files: an agent that serves
-other resources of the node has files of its own. No pod is named. A record of an earlier boot of
-the host counts for nothing: no container outlives a boot.
+There is one small file for each resource, in the folder of the device-info files, so that agents
+that serve other resources of the node have other files. Pods are not recorded. Records of an
+earlier boot of the host are ignored, since no container survives a boot.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from agent.roots import Roots
 _PREFIX = ".sriov-agent-given-"
 _FILE_MODE = 0o600
 _LIMIT = 4 << 20
-"""Larger files (bytes) are not ours."""
+"""Size (bytes) that no record reaches; larger files are truncated, and so ignored."""
 _STEM_MAX = 200
 _LONG_AGO = float("-inf")
 RECENT_S = 60.0
@@ -45,16 +45,16 @@ def record_name(resource: str) -> str:
 
 @frozen
 class Records:
-    """What the files say."""
+    """The contents of the files."""
 
     boot_id: str = ""
-    """Of the host as it runs now; empty where it cannot be read."""
+    """The host's present boot id; empty if it cannot be read."""
     given: Mapping[str, frozenset[str]] = attrs.field(factory=dict)
-    """Resource -> ids of the devices that were given since the host's last boot, by any run."""
+    """Resource -> ids of the devices allocated since the host's last boot, by any run."""
     contents: Mapping[str, bytes] = attrs.field(factory=dict)
     """Resource -> the bytes of its file."""
     damaged: tuple[Path, ...] = ()
-    """Files that cannot be read or understood."""
+    """Files that cannot be read or parsed."""
 
 
 def read_records(roots: Roots) -> Records:
@@ -91,7 +91,7 @@ def _parse(data: bytes) -> _Document | None:
 
 
 def _read(path: Path) -> bytes:
-    """At most the first 4 MiB of a plain file; nothing of anything else."""
+    """At most the first 4 MiB of a file; empty if it cannot be read."""
     with suppress(OSError):
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
@@ -100,7 +100,7 @@ def _read(path: Path) -> bytes:
 
 
 class GivenRecord:
-    """Adds devices before Allocate answers, and removes those that nobody holds any more."""
+    """Adds devices before Allocate answers, and removes those that no pod holds any longer."""
 
     def __init__(self, roots: Roots, others: Callable[[], frozenset[str]] = frozenset) -> None:
         """``others`` returns the resources that other agents of the node serve."""
@@ -108,15 +108,15 @@ class GivenRecord:
         self._others = others
         self._boot_id = ""
         self._given: dict[str, dict[str, float]] = {}
-        """Resource -> device id -> loop time (s) of the answer; of earlier runs: long ago."""
+        """Resource -> device id -> loop time (s) of the answer; minus infinity for earlier runs."""
         self._unwritten: dict[str, bytes] = {}
-        """Resource -> content of a file that this run has read and not written."""
+        """Resource -> content of a file that this run has read but not written."""
         self._written: set[str] = set()
         """Resources whose files this run has written: no other agent serves them."""
         self._lock = asyncio.Lock()
 
     def begin(self, records: Records) -> None:
-        """Go on from what earlier runs recorded."""
+        """Start with the records of earlier runs."""
         self._boot_id = records.boot_id
         self._given = {r: dict.fromkeys(ids, _LONG_AGO) for r, ids in records.given.items()}
         self._unwritten = dict(records.contents)
@@ -124,10 +124,9 @@ class GivenRecord:
             logs.emit(RecordIgnored(file=str(path)))
 
     async def add(self, resource: str, device_ids: Iterable[str]) -> None:
-        """Record that devices are being given, before the answer leaves.
+        """Record devices before Allocate answers.
 
-        Where that cannot be written the answer is given all the same: kubelet's checkpoint names
-        the devices too.
+        Allocate continues if the file cannot be written: kubelet's checkpoint has the devices too.
         """
         now = asyncio.get_running_loop().time()
         async with self._lock:
@@ -139,41 +138,41 @@ class GivenRecord:
     async def given_by_others(
         self, resource: str, device_ids: Collection[str]
     ) -> tuple[str, str] | None:
-        """A device that another agent has just given, and as which resource; None = there is none.
+        """A device that another agent allocated just now, and its resource there; None = none.
 
-        For two agents whose resources select the same device: kubelet lists the device a moment
-        after the other agent gave it, and is not asked at each allocation. Call it after
-        :meth:`add`: of two agents at once at least one then sees the other's record.
+        For two agents whose resources select the same device: kubelet lists the device shortly
+        after the other agent's allocation, and pod-resources is not read at each allocation. To be
+        called after :meth:`add`: then one of two concurrent agents sees the other's record.
         """
         own = self._folder / record_name(resource)
         ours = frozenset(self._written)
         try:
-            found = await in_folder(self._folder, lambda: self._recent(own, ours, device_ids))
+            recent = await in_folder(self._folder, lambda: self._recent(own, ours, device_ids))
         except OSError:
             return None  # add() has logged it
-        live = self._others() if found else frozenset()
-        return next(((i, other) for i, other in found if other in live), None)
+        live = self._others() if recent else frozenset()
+        return next(((i, other) for i, other in recent if other in live), None)
 
     def _recent(
         self, own: Path, ours: AbstractSet[str], device_ids: Collection[str]
     ) -> list[tuple[str, str]]:
-        """(device, resource) of records that are about as new as the own one. For a thread."""
+        """(device, resource) of records at most RECENT_S older than our own. For a thread."""
         names = {own.name, *map(record_name, ours)}
         paths = [p for p in self._folder.glob(f"{_PREFIX}*.json") if p.name not in names]
         if not paths:
             return []
-        now_ns, found = own.lstat().st_mtime_ns, []
+        now_ns, recent = own.lstat().st_mtime_ns, []
         for path in sorted(paths):
             with suppress(FileNotFoundError):
                 if now_ns - path.lstat().st_mtime_ns <= RECENT_S * 1e9:
                     other = _parse(_read(path))
                     if other is not None and other.boot_id == self._boot_id:
                         given = other.device_ids.intersection(device_ids)
-                        found += [(device_id, other.resource) for device_id in sorted(given)]
-        return found
+                        recent += [(device_id, other.resource) for device_id in sorted(given)]
+        return recent
 
     async def _take_over(self, resource: str) -> None:
-        """Go on from the file as it is now: another agent may have served the resource so far."""
+        """Start with the file's present content: another agent may have served the resource."""
         with suppress(OSError):
             data = await read_plain(self._folder / record_name(resource), _LIMIT) or b""
             file = _parse(data)
@@ -182,7 +181,7 @@ class GivenRecord:
                 before.update({i: _LONG_AGO for i in file.device_ids if i not in before})
 
     async def keep(self, holders: Mapping[str, PodOwner]) -> None:
-        """Forget the devices that nobody holds any more; a very young answer is not in doubt."""
+        """Remove the devices that no pod holds any longer, except those allocated just now."""
         async with self._lock:
             now = asyncio.get_running_loop().time()
             for resource, given in list(self._given.items()):
@@ -215,7 +214,7 @@ class GivenRecord:
         logs.forget(AllocationNotRecorded, "")
 
     async def _remove(self, resource: str, path: Path) -> None:
-        """Remove a file; not one that another agent has written since this one read it."""
+        """Remove a file, unless another agent has written it since this one read it."""
         del self._given[resource]
         self._written.discard(resource)
         before = self._unwritten.pop(resource, None)

@@ -1,4 +1,4 @@
-"""Removes what an agent that was killed in the middle of a write left beside our files."""
+"""Removes the drafts of an agent that was killed while it wrote a file."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from agent.roots import Roots
 
 
 async def remove_leftover_drafts(roots: Roots) -> tuple[str, ...]:
-    """Remove the drafts in the folders that we write, before anything is written there.
+    """Remove the drafts in the folders of device-info files and CDI specs; returns their names.
 
-    For the start, once the node is ours: no other agent writes then. Returns the names removed. A
-    folder that hangs keeps its drafts until the next start.
+    To be called at the start, before the agent writes there. A folder that hangs keeps its drafts
+    until the next start.
     """
     removed: list[str] = []
     for folder in (roots.device_info, roots.cdi):

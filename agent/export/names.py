@@ -1,4 +1,4 @@
-"""File names and keys made from resource names and device ids, which cannot leave their folder."""
+"""Safe file names and keys from resource names and device ids: they cannot leave their folder."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NAME_MAX = 255
 def safe_file_name(stem: str, suffix: str) -> str:
     """A file name from ``stem``: ``/`` and other odd characters become ``-``, no leading dot.
 
-    One that is too long for a file system (255 bytes) is cut and made unique by a hash.
+    A name that is too long for a file system (255 bytes) is cut and gets a hash of the whole.
     """
     plain = _UNSAFE.sub("-", stem)
     if not plain or plain.startswith("."):
@@ -20,7 +20,7 @@ def safe_file_name(stem: str, suffix: str) -> str:
 
 
 def shortened(text: str, limit: int) -> str:
-    """``text`` in at most ``limit`` characters, unique by a hash of the whole if it is cut."""
+    """``text`` in at most ``limit`` characters; if it is cut, it gets a hash of the whole."""
     if len(text) <= limit:
         return text
     short = digest(text)
@@ -28,7 +28,7 @@ def shortened(text: str, limit: int) -> str:
 
 
 def digest(text: str) -> str:
-    """Ten characters that stand for a text."""
-    import hashlib  # noqa: PLC0415 - its libcrypto takes 2 MiB, and names seldom need it
+    """A hash of a text, ten hexadecimal digits."""
+    import hashlib  # noqa: PLC0415 - its libcrypto takes 2 MiB, and few names need it
 
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:10]

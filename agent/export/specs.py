@@ -1,4 +1,4 @@
-"""Keeps the CDI specs on disk equal to the pools, before their lists are sent."""
+"""Keeps the CDI specs on disk in line with the pools, before their lists are sent."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from agent.events.allocation import CdiFailed, CdiRemoved, CdiSkipped, CdiWritte
 from agent.export.cdi import (
     cdi_entry,
     cdi_kind,
+    entries_on_disk,
     has_cdi_entry,
     kind_fault,
     renew_entries,
-    standing_entries,
     write_cdi_spec,
 )
 from agent.export.cdi_leftovers import remove_stale_specs
@@ -44,18 +44,18 @@ class CdiSpecs:
         self._written: dict[str, object] = {}
         self._failed: dict[str, Mapping[str, Health]] = {}
         self._astray: dict[str, frozenset[tuple[str, str]]] = {}
-        """Of pools that failed: (kind, device) of what their specs name though it is not theirs."""
+        """Failed pools -> (kind, device) in their specs on disk that now belong to other pools."""
         self._cleaned: object = None
         self._skipped: set[str] = set()
-        """Entries of the folder that the last cleaning left alone."""
+        """Entries of the folder that the last cleaning skipped."""
         self._lock = asyncio.Lock()
-        """One writer at a time: each begins with what is on disk."""
+        """One writer at a time: each starts with the content on disk."""
 
     async def write(self, pools: Pools) -> Mapping[str, Mapping[str, Health]]:
-        """Make all specs true; resource -> device id -> health of what could not be written.
+        """Bring all specs up to date; returns resource -> device id -> health for those that fail.
 
-        A device whose entry is not on disk must not be given to a pod: its runtime would refuse
-        to start the container, again and again. So it does with one that two specs name.
+        A device whose entry is not on disk must not be allocated, since the runtime would refuse
+        to start the container at every attempt. The same applies to a device that two specs name.
         """
         if not self._on:
             return {}
@@ -72,10 +72,10 @@ class CdiSpecs:
         return {**self._failed, **dict(self._named_twice(pools))} if self._astray else self._failed
 
     async def renew(self, pools: Pools, pool: Pool, members: Iterable[Member]) -> None:
-        """Make the entries of ``members`` true, which a pod is being given with facts read anew.
+        """Bring the entries of ``members`` up to date, which are being allocated with new facts.
 
-        From then on they stay as they are. Those of the spec may be older: of the last scan, or of
-        a pod that had the device before. Raises OSError.
+        They do not change while the pod holds the devices. The entries on disk may be older: of
+        the last scan, or of an earlier pod with the device. Raises OSError.
         """
         if not self._on:
             return
@@ -91,7 +91,7 @@ class CdiSpecs:
                 await renew_entries(self._folder, pool.config, doubtful, host)
 
     def _named_twice(self, pools: Pools) -> Iterator[tuple[str, Mapping[str, Health]]]:
-        """Devices of other pools that a spec still names which cannot be written."""
+        """Devices that are also named by the outdated spec of another pool."""
         for pool in pools.pools:
             others = {r: names for r, names in self._astray.items() if r != pool.resource}
             kind = cdi_kind(pool.config)
@@ -105,11 +105,11 @@ class CdiSpecs:
                 yield pool.resource, {**twice, **self._failed.get(pool.resource, {})}
 
     def _forget_all_but(self, resources: set[str]) -> None:
-        for gone in (self._written.keys() | self._failed.keys()) - resources:
-            self._written.pop(gone, None)
-            self._failed.pop(gone, None)
-            self._astray.pop(gone, None)
-            logs.forget(CdiFailed, gone)
+        for removed in (self._written.keys() | self._failed.keys()) - resources:
+            self._written.pop(removed, None)
+            self._failed.pop(removed, None)
+            self._astray.pop(removed, None)
+            logs.forget(CdiFailed, removed)
 
     async def _write_one(
         self, pool: Pool, held: frozenset[str] | None, facts: object, host: HostNodes
@@ -120,8 +120,8 @@ class CdiSpecs:
         try:
             changed = await write_cdi_spec(self._folder, pool, held, host)
         except OSError as error:
-            named, right = await self._standing(pool, held, host)
-            self._fail(pool, with_advice(error), right, host)
+            named, current = await self._on_disk(pool, held, host)
+            self._fail(pool, with_advice(error), current, host)
             kind, own = cdi_kind(pool.config), {m.device.id for m in pool.members}
             self._astray[pool.resource] = frozenset((kind, i) for i in named - own)
             return
@@ -135,28 +135,28 @@ class CdiSpecs:
             self._cleaned = None
             logs.emit(CdiWritten(resource=pool.resource))
 
-    async def _standing(
+    async def _on_disk(
         self, pool: Pool, held: frozenset[str] | None, host: HostNodes
     ) -> tuple[frozenset[str], frozenset[str]]:
-        """What a spec names and names rightly; nothing where not even that can be seen."""
+        """As :func:`entries_on_disk`; empty if the spec cannot be read."""
         try:
-            return await standing_entries(self._folder, pool, held, host)
+            return await entries_on_disk(self._folder, pool, held, host)
         except OSError:
             return frozenset(), frozenset()
 
-    def _fail(self, pool: Pool, error: str, right: frozenset[str], host: HostNodes) -> None:
-        """Note what a pool lacks; the ``right`` devices are on disk already as they should be."""
+    def _fail(self, pool: Pool, error: str, current: frozenset[str], host: HostNodes) -> None:
+        """Record a failure for all devices except ``current``, whose entries are up to date."""
         logs.emit_once(CdiFailed(resource=pool.resource, error=error), pool.resource)
         verdict = Health(Cause.NODE, f"its CDI spec cannot be written: {error}")
         self._failed[pool.resource] = {
             m.device.id: verdict
             for m in pool.members
-            if m.device.id not in right and has_cdi_entry(m, host)
+            if m.device.id not in current and has_cdi_entry(m, host)
         }
         self._written.pop(pool.resource, None)
 
     async def _clean(self, pools: Pools, others: frozenset[str]) -> None:
-        """Remove what nobody needs, whenever that may have become something else."""
+        """Remove unneeded specs if the pools, the held devices or the other agents changed."""
         held = frozenset(pools.held.holders) if pools.held.complete else None
         facts = (frozenset(p.resource for p in pools.pools), held, others)
         if self._cleaned == facts:
@@ -180,7 +180,7 @@ class CdiSpecs:
 
 
 def _nameless(pool: Pool, host: HostNodes) -> Iterator[tuple[str, Health]]:
-    """Devices that need an entry in a spec and can have none, since CDI refuses their names."""
+    """Devices that need an entry in a spec but cannot have one, since CDI rejects their names."""
     for member in pool.members:
         fault = cdi_device_fault(member.device.id)
         if fault and has_cdi_entry(member, host):

@@ -1,6 +1,6 @@
-"""Which changes of interfaces change how the host uses a device's netdev; for the link monitor.
+"""Decides which changes of interfaces change the host's use of a VF's or SF's netdev.
 
-Events of the PFs' own netdevs come another way: every one of them is looked at there.
+Events of PFs' netdevs are not handled here: the netlink watcher evaluates each of them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from agent.model.snapshot import Snapshot
 
 
 def numbers(names: Iterable[str]) -> Iterator[int]:
-    """The ifindexes of interfaces of this network namespace; those that are gone are left out."""
+    """The ifindexes of interfaces of this network namespace; missing interfaces are left out."""
     for name in names:
         try:
             yield socket.if_nametoindex(name)
@@ -24,14 +24,14 @@ def numbers(names: Iterable[str]) -> Iterator[int]:
 
 
 def touched_by_link(change: LinkChange, snapshot: Snapshot) -> frozenset[str] | None:
-    """The VF or SF to read again after a change of its netdev; None = it says nothing new.
+    """The VF or SF to read again after a change of its netdev; None = nothing relevant changed.
 
-    It joined or left a bond, bridge or the like since ``snapshot`` was taken.
+    Relevant is that it joined or left a bond, a bridge or the like since ``snapshot`` was taken.
     """
     owner = snapshot.netdev_owner.get(change.name)
     if owner is None or owner.role is Role.PF:
         return None
     scanned = next((n.master for n in owner.netdevs if n.name == change.name), None)
-    known = dict(snapshot.masters).get(change.name, scanned)
-    now = None if change.master is None else name_of(change.master)
-    return None if known == now else frozenset({owner.id})
+    old_master = dict(snapshot.masters).get(change.name, scanned)
+    new_master = None if change.master is None else name_of(change.master)
+    return None if old_master == new_master else frozenset({owner.id})

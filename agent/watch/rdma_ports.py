@@ -1,8 +1,8 @@
-"""Follows the state of InfiniBand ports, of which the kernel sends no event.
+"""Polls the state of InfiniBand ports, since the kernel sends no event when it changes.
 
-A change of the state of an RDMA port is neither a uevent nor a message of netlink; an IPoIB netdev
-that is set up shows it by its carrier, which may not be there. So the ports are read again every
-few seconds: two small files each, and only on a host with InfiniBand.
+There is neither a uevent nor a netlink message for it. The carrier of an IPoIB netdev follows the
+port, but there may be no such netdev. So the ports are read every few seconds: one small file
+each, and only on a host with InfiniBand.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from agent.model.snapshot import Snapshot
 from agent.roots import Roots
 
 READ_AGAIN_S = 5.0
-"""How late the agent may see that a port without IPoIB lost its link."""
+"""How long it may take to see that a port without IPoIB lost its link."""
 
 Ports = dict[str, tuple[InfinibandPort, ...]]
 
 
 class RdmaPortWatch:
-    """Publishes a hint at a scan of the function whose port is not in the state that was scanned.
+    """Requests a scan of a function if its port is no longer in the state of the last scan.
 
-    ``snapshot`` is the newest; later ones come on the bus.
+    ``snapshot`` is the newest one; later ones are received on the bus.
     """
 
     def __init__(self, roots: Roots, bus: Bus, snapshot: Snapshot) -> None:
@@ -36,7 +36,7 @@ class RdmaPortWatch:
         self._changed = asyncio.Event()
 
     async def run(self) -> None:
-        """Read the ports again and again, while there are any."""
+        """Read the ports at intervals while there are any."""
         leave = self._bus.on(SnapshotTaken, self._follow)
         try:
             while True:
@@ -69,7 +69,7 @@ def _ports_in(snapshot: Snapshot) -> Ports:
 
 
 def _changed(roots: Roots, ports: Ports) -> frozenset[str]:
-    """The functions of which a port has another state now; one that cannot be read has none."""
+    """The functions with a port whose state changed; unreadable ports count as unchanged."""
     with sysfs.folder(roots.sys) as sys:
         if sys is None:
             return frozenset()

@@ -25,7 +25,7 @@ from agent.tasks import Retry
 T = TypeVar("T")
 Elsewhere = Callable[[Callable[[], Snapshot]], Awaitable[Snapshot]]
 Touched = frozenset[str] | None
-"""What the hints name, as in :class:`HostChanged`."""
+"""The names in the hints, as in :class:`HostChanged`."""
 Scan = Callable[[Touched], Snapshot]
 """Scans the host; takes what to read, None = everything."""
 
@@ -36,7 +36,7 @@ QUIET_S = 0.15
 UNSETTLED_AT_MOST_S = 1.5
 """A host without such a pause counts as settled after this long."""
 WHOLE_S = 600.0
-"""After a scan of named functions, everything is scanned if that was last done this long ago."""
+"""After a scan of named functions, a full scan follows if the previous one is this long ago."""
 LOOK_AGAIN_S = 2.0
 """A PF whose VFs disappeared is scanned again after this long: sriov_disable() in drivers/pci/iov.c
 waits a second between the last VF's event and ``sriov_numvfs`` = 0, which causes no event."""
@@ -76,11 +76,11 @@ class PendingHints:
         self._came.set()
 
     def settle(self) -> None:
-        """End the burst: a hint that was not taken yet, or the next one, begins another one."""
+        """End the burst: a hint that was not taken yet, or the next one, starts a new burst."""
         self.since_s = asyncio.get_running_loop().time() if self._came.is_set() else None
 
     async def wait(self) -> None:
-        """Wait until there is one that was not taken."""
+        """Wait until there is a hint that was not taken."""
         await self._came.wait()
 
     def take(self) -> Touched:
@@ -133,9 +133,9 @@ class RescanLoop:
             logs.emit_once(ScanFailed(error=error), "")
         elif self.failing:
             logs.forget(ScanFailed, "")
-        is_news = bool(error) != bool(self.failing)
+        has_changed = bool(error) != bool(self.failing)
         self.failing = error
-        if is_news:
+        if has_changed:
             self._bus.publish(ScanFailing(error))
 
     async def _scan_once(self, touched: Touched) -> Snapshot:
@@ -178,7 +178,7 @@ class RescanLoop:
             await self._look(None)
 
     async def _look_again(self, hints: PendingHints) -> None:
-        """Scan once more after LOOK_AGAIN_S, unless a hint arrives before."""
+        """Scan again after LOOK_AGAIN_S, unless a hint arrives before."""
         try:
             async with asyncio.timeout(LOOK_AGAIN_S):
                 await hints.wait()

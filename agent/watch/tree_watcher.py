@@ -1,6 +1,6 @@
-"""Hints from a laid-out host: its files are plain files, so inotify tells when they change.
+"""Watches a laid-out host by inotify, which reports changes of its plain files.
 
-sysfs sends no such events; this is for ``--host-root`` on a tree that stands in for a machine.
+sysfs sends no inotify events; this is for ``--host-root`` on a tree of files.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ async def _follow(roots: Roots, bus: Bus) -> None:
 
 
 async def _watch_all(inotify: Inotify, roots: Roots) -> None:
-    """Watch the three trees, which takes seconds where there are thousands of VFs."""
+    """Watch the three trees, which takes seconds with thousands of VFs."""
     trees = (roots.sys, roots.dev, roots.proc / "net")
     watched = await blocking.compute("tree", lambda: sum(_watch(inotify, top) for top in trees))
     logs.emit(HostWatching(by="inotify", folders=watched))
@@ -58,7 +58,7 @@ async def _watch_all(inotify: Inotify, roots: Roots) -> None:
 
 async def _changes(inotify: Inotify, roots: Roots) -> AsyncIterator[None]:
     async for event in inotify:
-        if event.mask & Mask.Q_OVERFLOW:  # folders may have come of which no event tells
+        if event.mask & Mask.Q_OVERFLOW:  # events of new folders may be lost
             await _watch_all(inotify, roots)
         elif event.mask & Mask.ISDIR and event.mask & _CAME and event.path:
             _watch(inotify, event.path)
@@ -67,7 +67,7 @@ async def _changes(inotify: Inotify, roots: Roots) -> AsyncIterator[None]:
 
 
 def _watch(inotify: Inotify, top: Path) -> int:
-    """Watch every folder of a tree, each before it is listed so that nothing slips between."""
+    """Watch every folder of a tree, each before it is listed, so that no change is missed."""
     count, waiting = 0, [os.fspath(top)]
     while waiting:
         folder = waiting.pop()
@@ -75,7 +75,7 @@ def _watch(inotify: Inotify, top: Path) -> int:
             inotify.add_watch(folder, _MASK)
             with os.scandir(folder) as entries:
                 waiting.extend(e.path for e in entries if e.is_dir(follow_symlinks=False))
-        except (FileNotFoundError, NotADirectoryError):  # it is gone, or something else by now
+        except (FileNotFoundError, NotADirectoryError):  # removed or replaced meanwhile
             continue
         except OSError as error:
             logs.emit(HostWatchFailed(folder=folder, error=limit_of(error)))

@@ -1,6 +1,6 @@
-"""Which kernel uevents can change what a scan sees, and of which functions.
+"""Decides which kernel uevents can change the result of a scan, and for which functions.
 
-The rest of a node's stream is passed by.
+All other uevents of the node are ignored.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ _SUBSYSTEMS = frozenset(
 )
 
 _ELSEWHERE = frozenset({"infiniband_cm", "misc", "vdpa", "vfio", "vhost-vdpa"})
-"""Subsystems of which every scan reads all there is to read. Of vfio's groups a function tells,
-which has an event of its own when its driver makes one."""
+"""Subsystems that every scan reads in full. For a vfio group no function needs to be read again:
+the function has its own event when its driver creates the group."""
 _VIRTUAL_NET = "/devices/virtual/net/"
 _ADDRESS = re.compile(r"(?<=/)[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7](?=/|$)")
 
 
 def touched_by(event: Uevent) -> frozenset[str] | None:
-    """The function of which ``event`` tells, if any; None = anything may have changed.
+    """The function that ``event`` concerns, if any; None = anything may have changed.
 
-    A device's path leads through its function: the last PCI address in it.
+    The path of a device contains that of its function: the last PCI address in it.
     """
     if addresses := _ADDRESS.findall(event.devpath):
         return frozenset(addresses[-1:])
@@ -47,10 +47,10 @@ def touched_by(event: Uevent) -> frozenset[str] | None:
 
 
 def is_relevant(event: Uevent, snapshot: Snapshot, roots: Roots) -> bool:
-    """Whether a scan could see what ``event`` tells of.
+    """Whether the change that ``event`` reports could change the result of a scan.
 
-    Interfaces without hardware behind them (each pod start makes one) count only if the snapshot
-    knows them, or if they rest on another interface as bonds, bridges and VLANs do.
+    Virtual interfaces (each pod start creates one) count only if the snapshot has them, or if they
+    have a lower interface, as bonds, bridges and VLANs do.
     """
     if event.subsystem != "net":
         return event.subsystem in _SUBSYSTEMS
@@ -64,5 +64,5 @@ def is_relevant(event: Uevent, snapshot: Snapshot, roots: Roots) -> bool:
 
 
 def may_become_relevant(event: Uevent) -> bool:
-    """Whether an interface was made that may yet be put on top of another one."""
+    """Whether a virtual interface was created, which may get a lower interface later."""
     return (event.subsystem, event.action) == ("net", "add") and _VIRTUAL_NET in event.devpath
