@@ -154,8 +154,8 @@ class Connection:
             headers.append(("connection", "close"))
         data = self._start(answer.status, headers)
         if not self._is_head():
-            data += self._http.send(h11.Data(data=answer.body)) or b""
-        await self._write(data + (self._http.send(h11.EndOfMessage()) or b""))
+            data += self._encoded(h11.Data(data=answer.body))
+        await self._write(data + self._encoded(h11.EndOfMessage()))
 
     async def _send_stream(self, stream: Stream) -> None:
         """Send the chunks until the client closes the connection or sends anything."""
@@ -177,12 +177,15 @@ class Connection:
 
     async def _copy(self, chunks: AsyncIterator[bytes]) -> None:
         async for chunk in chunks:
-            await self._write(self._http.send(h11.Data(data=chunk)) or b"")
+            await self._write(self._encoded(h11.Data(data=chunk)))
 
     def _start(self, status: int, headers: list[tuple[str, str]]) -> bytes:
         reason = HTTPStatus(status).phrase.encode()
         response = h11.Response(status_code=status, headers=[*_HEADERS, *headers], reason=reason)
-        return self._http.send(response) or b""
+        return self._encoded(response)
+
+    def _encoded(self, event: h11.Response | h11.Data | h11.EndOfMessage) -> bytes:
+        return self._http.send(event) or b""
 
     def _is_head(self) -> bool:
         return self._asked is not None and self._asked.method == b"HEAD"

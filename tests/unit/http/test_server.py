@@ -33,6 +33,8 @@ class Echo:
         match request.path:
             case "/long":
                 return Answer(LONG)
+            case "/of_size":
+                return Answer(b"x" * int(request.query["bytes"]))
             case "/bug":
                 raise ZeroDivisionError("of the test")
             case "/stream":
@@ -138,6 +140,15 @@ async def test_long_answers_are_compressed_for_those_who_take_it(echo: Echo) -> 
     assert "content-encoding" not in short.headers
 
 
+async def test_answers_of_1024_bytes_and_more_are_compressed(echo: Echo) -> None:
+    async with listening(echo.serve) as site:
+        replies = [
+            await site.get(f"/of_size?bytes={size}", "accept-encoding: gzip\n")
+            for size in (1023, 1024)
+        ]
+    assert ["content-encoding" in reply.headers for reply in replies] == [False, True]
+
+
 async def test_what_did_not_change_is_said_without_a_body(echo: Echo) -> None:
     async with listening(echo.serve) as site:
         client = await site.connect()
@@ -176,12 +187,26 @@ async def test_a_client_that_leaves_ends_its_stream(echo: Echo) -> None:
             await echo.ended.wait()
 
 
+async def test_a_stream_whose_client_leaves_ends_without_an_error(echo: Echo) -> None:
+    errors: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
+    async with listening(echo.serve) as site:
+        client = await site.connect()
+        await client.send("GET /stream HTTP/1.1\nhost: x\n\n")
+        await client.reader.readuntil(b"one")
+        client.writer.close()
+        async with asyncio.timeout(20):
+            await echo.ended.wait()
+    assert errors == []
+
+
 async def test_more_streams_than_allowed_are_refused_until_one_ends(echo: Echo) -> None:
     async with listening(echo.serve, Limits(streams=1)) as site:
         first = await site.connect()
         await first.send("GET /stream HTTP/1.1\nhost: x\n\n")
         await first.reader.readuntil(b"one")
-        assert (await site.get("/stream")).status == 503
+        refused = await site.get("/stream")
+        assert (refused.status, refused.headers["connection"]) == (503, "close")
         assert (await site.get("/other")).status == 200
         echo.more.set()
         await first.rest()
@@ -217,7 +242,7 @@ async def test_more_requests_than_allowed_are_told_to_come_later(echo: Echo) -> 
             await client.send("GET /stream HTTP/1.1\nhost: x\n\n")
             await client.reader.readuntil(b"one")
         third = await site.get("/other")
-        assert third.status == 503
+        assert (third.status, third.headers["connection"]) == (503, "close")
         assert third.headers["retry-after"] == "5"
         echo.more.set()
         async with asyncio.timeout(20):
@@ -297,6 +322,15 @@ async def test_a_refusal_arrives_though_the_client_is_still_sending(echo: Echo) 
         client.writer.close()
 
 
+async def test_a_refused_client_sees_the_end_of_the_answer_while_the_server_waits_for_it(
+    echo: Echo,
+) -> None:
+    async with listening(echo.serve, Limits(requests=0, linger_s=3600.0)) as site:
+        client = await site.connect()
+        assert (await client.get("/")).status == 503
+        assert await client.rest() == b""
+
+
 @pytest.mark.parametrize("said", ["", "GET / HT"])
 async def test_clients_that_ask_for_nothing_make_room_for_one_that_does(
     echo: Echo, said: str
@@ -341,6 +375,16 @@ async def test_a_client_that_does_not_read_is_cut_off() -> None:
         await client.head()
         await asyncio.sleep(0.2)
         assert len(await client.rest()) < 50_000_000
+
+
+async def test_a_client_that_does_not_read_does_not_delay_the_end_of_the_server() -> None:
+    async def flood(_: Request) -> Answer:
+        return Answer(b"x" * 50_000_000)
+
+    async with asyncio.timeout(20), listening(flood, Limits(write_s=3600.0)) as site:
+        client = await site.connect()
+        await client.send("GET / HTTP/1.1\nhost: x\n\n")
+        await client.head()
 
 
 async def test_ending_the_server_ends_its_streams(echo: Echo) -> None:
