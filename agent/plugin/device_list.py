@@ -127,7 +127,6 @@ class DeviceList:
         if self._reader is not reader:
             return
         self._reader = None
-        self._sending = False
         if not self._ended:
             self._observer.stream_lost()
         self.wakeup.wake()

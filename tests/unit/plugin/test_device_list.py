@@ -165,6 +165,33 @@ async def test_a_newer_stream_ends_the_older_and_gets_every_update(
     await newer.end()
 
 
+async def test_an_older_stream_that_waits_for_a_list_ends_without_being_cancelled(
+    device_list: DeviceList,
+) -> None:
+    older = Stream(device_list)
+    older.go_on()
+    await older.next()
+    await device_list.wakeup.until(lambda: device_list.pushed == device_list.sequence)
+    newer = Stream(device_list)
+    newer.go_on(100)
+    await newer.next()
+    await older.end()
+    assert not older.task.cancelled()
+    device_list.end()
+    await newer.end()
+
+
+async def test_a_new_generation_has_sent_no_list_yet(device_list: DeviceList) -> None:
+    stream = Stream(device_list)
+    stream.go_on()
+    await stream.next()
+    device_list.end()
+    await stream.end()
+    assert device_list.pushed == device_list.sequence
+    device_list.begin()
+    assert device_list.pushed != device_list.sequence
+
+
 async def test_an_older_stream_that_hangs_in_a_send_is_cancelled(device_list: DeviceList) -> None:
     older = Stream(device_list)
     await older.next()

@@ -12,6 +12,7 @@ from agent.allocator import FRESH_WITHIN_S
 from agent.events.plugin import ListPushed, Registered, RegistrationFailed, StreamLost
 from agent.kubelet.events import KubeletSocketAppeared, PluginFoldersChanged
 from agent.model.plugin_events import ServerEnded
+from agent.plugin import folders, resource
 from agent.plugin.generation import Limits
 from agent.roots import Roots
 from agent.tasks import QUICK_TRIES
@@ -207,6 +208,48 @@ async def test_a_retired_pool_says_empty_then_ends_and_leaves_no_socket(roots: R
             assert kubelet.lists[-1] == (VF, ())
             assert node.fleet.state() == ()
         assert plugin_sockets(roots.device_plugins) == []
+
+
+async def test_a_removed_pool_waits_no_longer_for_its_empty_list_than_kubelet_takes(
+    roots: Roots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resource, "EMPTY_LIST_LIMIT_S", 3600.0)
+    with Kubelet(roots.kubelet) as kubelet:
+        async with running_fleet(roots) as node:
+            node.fleet.apply((offer(VF, "a"),))
+            await node.kubelet_has(kubelet, VF, "a")
+            node.fleet.apply(())
+            await asyncio.to_thread(kubelet.wait_for, lambda k: VF in k.stopped)
+            await node.until(lambda: node.of(ServerEnded))
+
+
+async def test_the_state_of_a_resource_has_the_time_of_its_last_change(roots: Roots) -> None:
+    loop = asyncio.get_running_loop()
+    with Kubelet(roots.kubelet) as kubelet:
+        async with running_fleet(roots) as node:
+            node.fleet.apply((offer(VF, "a"),))
+            before_s = loop.time()
+            await node.kubelet_has(kubelet, VF, "a")
+            opened_s = node.state(VF).since_s
+            kubelet.drop_stream(VF)
+            await node.until(lambda: node.of(StreamLost))
+            assert before_s < opened_s < node.state(VF).since_s
+
+
+async def test_a_bug_in_the_watch_of_the_sockets_ends_the_fleet_with_its_exception(
+    roots: Roots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def look_at(_: Path) -> None:
+        raise ZeroDivisionError
+
+    with Kubelet(roots.kubelet) as kubelet, pytest.RaisesGroup(ZeroDivisionError):
+        async with running_fleet(roots) as node:
+            node.fleet.apply((offer(VF, "a"),))
+            await node.kubelet_has(kubelet, VF, "a")
+            monkeypatch.setattr(folders, "look_at", look_at)
+            (plugin_socket,) = plugin_sockets(roots.device_plugins)
+            (roots.device_plugins / plugin_socket).unlink()
+            await asyncio.Event().wait()
 
 
 async def test_a_pool_that_another_process_serves_now_ends_without_an_empty_list(
