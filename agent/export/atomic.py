@@ -14,6 +14,7 @@ from typing import TypeVar
 from agent import blocking
 from agent.file_threads import FileThreads
 from agent.host.sysfs import raise_if_exhausted
+from agent.plain_files import open_plain
 
 T = TypeVar("T")
 
@@ -63,7 +64,7 @@ def write_now(path: Path, data: bytes, mode: int) -> bool:
 def _is_unchanged(path: Path, data: bytes) -> bool:
     """Whether ``path`` is a plain file with exactly ``data`` as its content."""
     try:
-        with open(path, "rb", opener=_no_follow) as file:
+        with open(path, "rb", opener=open_plain) as file:
             return file.read(len(data) + 1) == data
     except OSError:
         return False
@@ -76,7 +77,7 @@ async def read_plain(path: Path, limit: int) -> bytes | None:
     """
     files = FileThreads(_purpose(path.parent), path)
     try:
-        async with files.open(path, _no_follow) as file:
+        async with files.open(path, open_plain) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 return None
             data: bytes = await file.read(limit + 1)
@@ -115,7 +116,7 @@ def _is_ours(draft: Path) -> bool:
 
 
 def _is_being_written(draft: Path) -> bool:
-    fd = _no_follow(str(draft), 0)
+    fd = open_plain(draft)
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -126,12 +127,8 @@ def _is_being_written(draft: Path) -> bool:
 
 
 def _exclusive(path: str, _flags: int) -> int:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     fd = os.open(path, flags, 0o600)
     with suppress(OSError):  # a file system without locks: they only matter with a second agent
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     return fd
-
-
-def _no_follow(path: str, _flags: int) -> int:
-    return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

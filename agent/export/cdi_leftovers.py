@@ -31,6 +31,7 @@ from agent.export.cdi import (
     write_spec,
 )
 from agent.host.sysfs import raise_if_exhausted
+from agent.plain_files import open_plain
 from agent.transport.unix_socket import is_served_by_go_plugin
 
 _KINDS = {
@@ -107,7 +108,7 @@ def _spec_files(folder: Path) -> tuple[list[Path], dict[str, str]]:
         try:
             mode = path.lstat().st_mode
             if stat.S_ISREG(mode):
-                os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC))
+                os.close(open_plain(path))
         except FileNotFoundError:
             continue
         except OSError as error:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
@@ -23,6 +22,7 @@ from agent.errno_advice import with_advice
 from agent.events.allocation import AllocationNotRecorded, RecordIgnored
 from agent.export.atomic import in_folder, read_plain, write_atomic
 from agent.export.names import safe_file_name, shortened
+from agent.plain_files import open_plain
 from agent.pools.allocated import PodOwner
 from agent.pools.allocation_tracker import CONFIRM_WITHIN_S
 from agent.roots import Roots
@@ -92,10 +92,8 @@ def _parse(data: bytes) -> _Document | None:
 
 def _read(path: Path) -> bytes:
     """At most the first 4 MiB of a file; empty if it cannot be read."""
-    with suppress(OSError):
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as file:
-            return file.read(_LIMIT)
+    with suppress(OSError), open(path, "rb", opener=open_plain) as file:
+        return file.read(_LIMIT)
     return b""
 
 

@@ -206,7 +206,7 @@ def _target(link: Path) -> str:
     One that leads nowhere for that reason leads to itself.
     """
     try:
-        descriptor = os.open(link, os.O_PATH | os.O_CLOEXEC)
+        descriptor = os.open(link, os.O_PATH)
     except OSError as error:
         return os.path.realpath(link.parent if error.errno == errno.ELOOP else link)
     try:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.attrs_classes import frozen
+from agent.plain_files import open_plain
 from agent.roots import Roots
 
 LIMIT = 8 * 2**20
@@ -70,8 +71,7 @@ class _Opened:
     """The file, opened without following a symbolic link; a FIFO does not block. Raises OSError."""
 
     def __init__(self, path: Path) -> None:
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        self._descriptor = os.open(path, flags)
+        self._descriptor = open_plain(path)
         facts = os.fstat(self._descriptor)
         self._is_usable = stat.S_ISREG(facts.st_mode) and facts.st_size <= LIMIT
         self.identity = (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns)

@@ -20,6 +20,7 @@ from agent.errno_advice import with_advice
 from agent.events.kubelet import LockAcquired, LockLost, LockUnavailable, LockWaiting
 from agent.kubelet.events import LockFilesChanged, PluginFoldersChanged
 from agent.model.plugin_events import ResourceLocksChanged, ServerEnded
+from agent.plain_files import open_plain
 from agent.roots import LOCK_FOLDER, Roots
 from agent.tasks import Retry
 
@@ -30,7 +31,6 @@ _NAME_MAX = 255
 ASK_LIMIT_S = 0.1
 """How long the loop waits for the file system of the folders."""
 _HOLDER_MAX_BYTES = 1024
-_READ_ONLY = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 @define
@@ -308,7 +308,7 @@ def _bytes(text: str) -> bytes:
 def _resource_if_locked(path: Path) -> str | None:
     """The resource of a lock file that some process has locked; None if none has."""
     with suppress(OSError):
-        fd = os.open(path, _READ_ONLY)
+        fd = open_plain(path)
         try:
             # Shared, for a moment: a process that wants the lock just then tries again in 30 ms.
             fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -352,9 +352,9 @@ def _open_lock(folder: Path, name: str) -> int:
     # In a folder of its own: some kubelets remove every file of device-plugins when they start.
     with suppress(FileExistsError):
         os.mkdir(folder / LOCK_FOLDER, 0o700)  # noqa: PTH102 - no second look at what exists
-    own = os.open(folder / LOCK_FOLDER, os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    own = os.open(folder / LOCK_FOLDER, os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
         return os.open(name, flags, 0o600, dir_fd=own)
     finally:
         os.close(own)
