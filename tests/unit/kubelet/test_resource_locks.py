@@ -6,10 +6,11 @@ import os
 import shutil
 import signal
 import socket
+import stat
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -342,3 +343,88 @@ def test_a_locked_file_without_content_is_known_by_its_name(roots: Roots) -> Non
     with ResourceLocks(roots, Bus()) as locks, file.open("r+b") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         assert locks.others() == {"intel.com/a_b"}
+
+
+def test_lock_files_are_for_this_user_only_and_links_are_not_followed(
+    roots: Roots, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.write_text("untouched")
+    lock_file(roots, B).parent.mkdir()
+    lock_file(roots, B).symlink_to(elsewhere)
+    with ResourceLocks(roots, Bus()) as locks:
+        assert locks.want({A, B}) == {A, B}
+        assert stat.S_IMODE(lock_file(roots, A).stat().st_mode) == 0o600
+    assert elsewhere.read_text() == "untouched"
+
+
+def test_a_linked_lock_folder_is_not_followed(roots: Roots, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (roots.device_plugins / LOCK_FOLDER).symlink_to(elsewhere)
+    with ResourceLocks(roots, Bus()) as locks:
+        assert locks.want({A}) == {A}
+        assert list(elsewhere.iterdir()) == []
+
+
+async def test_a_lock_that_stays_with_its_holder_is_not_logged_as_acquired(
+    roots: Roots, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    bus = Bus()
+    with ResourceLocks(roots, Bus()) as first, ResourceLocks(roots, bus) as second:
+        assert first.want({A}) == {A}
+        assert second.want({A}) == frozenset()
+        with bus.subscribe(ResourceLocksChanged) as changed, suppress(TimeoutError):
+            async with running(second, roots, bus), asyncio.timeout(0.3):
+                await changed.take()
+        assert second.want({A}) == frozenset()
+    assert "lock.acquired" not in messages(caplog)
+
+
+def test_a_holder_whose_lock_file_cannot_be_read_has_no_name(roots: Roots) -> None:
+    lock_file(roots, A).parent.mkdir()
+    os.mkfifo(lock_file(roots, A))
+    with ResourceLocks(roots, Bus()) as first, ResourceLocks(roots, Bus()) as second:
+        assert first.want({A}) == {A}
+        assert second.want({A}) == frozenset()
+        assert second.waiting == {A: "an agent that did not write its name"}
+
+
+def test_a_lost_folder_takes_no_resource_away(roots: Roots) -> None:
+    bus = Bus()
+    changes: list[object] = []
+    bus.on(ResourceLocksChanged, changes.append)
+    with ResourceLocks(roots, bus) as locks:
+        locks.want({A})
+        shutil.rmtree(roots.device_plugins)
+        bus.publish(PluginFoldersChanged())
+        assert locks.want({A}) == {A}
+    assert changes == []
+
+
+@pytest.mark.parametrize("is_ending", [True, False])
+async def test_a_lock_is_released_at_once_though_kubelets_folders_hang(
+    roots: Roots, monkeypatch: pytest.MonkeyPatch, *, is_ending: bool
+) -> None:
+    answers, bus, original = threading.Event(), Bus(), os.listdir
+
+    def hang(*args: Path) -> list[str]:
+        answers.wait(20)
+        return original(*args)
+
+    with ResourceLocks(roots, bus) as locks:
+        locks.want({A})
+        file = lock_file(roots, A)
+        if not is_ending:
+            locks.want(())
+        monkeypatch.setattr(os, "listdir", hang)
+        monkeypatch.setattr(Path, "unlink", lambda _: pytest.fail("removed on the loop"))
+        if not is_ending:
+            bus.publish(ServerEnded(A))
+            assert locks.waiting == {}
+    answers.set()
+    monkeypatch.undo()
+    with ResourceLocks(roots, Bus()) as next_one:
+        assert file.exists()
+        assert next_one.want({A}) == {A}
