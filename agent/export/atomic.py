@@ -127,8 +127,7 @@ def _is_being_written(draft: Path) -> bool:
 
 
 def _exclusive(path: str, _flags: int) -> int:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-    fd = os.open(path, flags, 0o600)
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)  # O_EXCL follows no link
     with suppress(OSError):  # a file system without locks: they only matter with a second agent
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     return fd

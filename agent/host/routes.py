@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket
 import struct
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 
@@ -28,6 +29,7 @@ _NHA_ID = 1
 _NHA_GROUP = 2
 _NHA_OIF = 5
 _RTMSG = struct.Struct("=BBBBBBBBI")  # family, dst_len, src_len, tos, table, protocol, scope, type
+_DUMP_REQUEST = struct.Struct("=B11x")  # the same with a family and no filter
 _NHMSG = struct.Struct("=BBBBI")
 _NEXTHOP_GROUP = struct.Struct("=IBBH")  # id, weight, weight's high byte, reserved
 _RTF_UP = 0x1
@@ -63,14 +65,15 @@ def from_kernel(tables: Collection[int] = _MAIN_ONLY) -> tuple[str, ...]:
     A dump that a change interrupted is repeated. Raises OSError if the kernel refuses, or if the
     table still changes after the last attempt.
     """
-    for attempt in range(_ATTEMPTS):
-        try:
-            names = set(_names(_dumped_ifindexes(tables)))
-            return tuple(sorted(names - {_LOOPBACK}))
-        except InterruptedError:
-            if attempt == _ATTEMPTS - 1:
-                raise
-    return ()
+    for _ in range(_ATTEMPTS - 1):
+        with suppress(InterruptedError):
+            return _default_route_names(tables)
+    return _default_route_names(tables)
+
+
+def _default_route_names(tables: Collection[int]) -> tuple[str, ...]:
+    names = set(_names(_dumped_ifindexes(tables)))
+    return tuple(sorted(names - {_LOOPBACK}))
 
 
 def _dumped_ifindexes(tables: Collection[int]) -> set[int]:
@@ -91,7 +94,7 @@ def _questions(tables: Collection[int]) -> Iterator[bytes]:
     few = sorted(tables) if len(tables) <= _ASKED_ONE_BY_ONE else [0]
     for family in (socket.AF_INET, socket.AF_INET6):
         for table in few:
-            header = _RTMSG.pack(family, 0, 0, 0, 0, 0, 0, 0, 0)
+            header = _DUMP_REQUEST.pack(family)
             if table:
                 header += wire.attribute(_RTA_TABLE, struct.pack("=I", table))
             yield wire.request(_RTM_GETROUTE, header, dump=True)
@@ -150,13 +153,12 @@ def resolve(nexthop_id: int, nexthops: Mapping[int, Nexthop]) -> tuple[int, ...]
 
 
 def _nexthops() -> Mapping[int, Nexthop]:
-    header = _NHMSG.pack(socket.AF_UNSPEC, 0, 0, 0, 0)
-    question = wire.request(_RTM_GETNEXTHOP, header, dump=True)
+    question = wire.request(_RTM_GETNEXTHOP, bytes(_NHMSG.size), dump=True)
     return dict(map(parse_nexthop, wire.answer(socket.NETLINK_ROUTE, question)))
 
 
 def _u32(value: bytes) -> int:
-    return int.from_bytes(value[:4], "little" if struct.pack("=H", 1)[0] else "big")
+    return int.from_bytes(value[:4], sys.byteorder)
 
 
 def _names(ifindexes: Iterable[int]) -> Iterator[str]:

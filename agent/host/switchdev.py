@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from math import inf
 
 from agent.attrs_classes import frozen
 from agent.model.device import Netdev
@@ -110,7 +111,7 @@ def ports_of(
     return ports
 
 
-def _uplink_order(netdev: Netdev) -> tuple[bool, bool, int, str]:
+def _uplink_order(netdev: Netdev) -> tuple[bool, bool, float, str]:
     physical = _UPLINK.fullmatch(netdev.phys_port_name or "") is not None
-    ifindex = netdev.ifindex if netdev.ifindex is not None else 1 << 31
+    ifindex = netdev.ifindex if netdev.ifindex is not None else inf
     return not (physical and netdev.phys_switch_id is not None), not physical, ifindex, netdev.name

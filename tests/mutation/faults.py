@@ -1,8 +1,8 @@
 """Small faults in a source file: each is one change of text that still compiles.
 
 Kinds: comparisons and their boundaries, ``and`` and ``or``, a dropped ``not``, a negated condition,
-other constants, other arithmetic, a dropped statement. Annotations, docstrings, imports and log
-lines are left as they are: a change there is no fault of behaviour.
+other constants, other arithmetic, a dropped statement. Annotations, type variables, docstrings,
+imports and log lines are left as they are: a change there is no fault of behaviour.
 """
 
 from __future__ import annotations
@@ -87,12 +87,14 @@ class _Finder:
             yield from self._of(node)
 
     def _nodes(self, node: ast.AST) -> Iterator[ast.AST]:
-        """What runs: no annotations, imports, docstrings, decorators or log lines."""
+        """What runs: no annotations, type variables, imports, docstrings, decorators, log lines."""
         if isinstance(node, ast.Import | ast.ImportFrom) or _is_log_line(node):
             return
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             return
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            return
+        if isinstance(node, ast.Assign) and ast.unparse(node.value).startswith("TypeVar("):
             return
         yield node
         for name, value in ast.iter_fields(node):

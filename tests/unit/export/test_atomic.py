@@ -8,17 +8,18 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from agent.export.atomic import read_plain, remove_drafts, write_atomic, write_now
+from agent.export.atomic import in_folder, read_plain, remove_drafts, write_atomic, write_now
 from agent.export.leftovers import remove_leftover_drafts
 from agent.roots import Roots
 from tests.support.inside import in_own_mounts, needs_root
-from tests.support.usage import without_descriptors
+from tests.support.usage import descriptors, without_descriptors
 
 OLD, NEW = b"old content", b"new content"
 
@@ -40,6 +41,7 @@ async def test_a_new_file_has_content_and_mode_and_its_folders_are_made(tmp_path
     assert await write_atomic(path, NEW, 0o444)
     assert (path.read_bytes(), mode_of(path)) == (NEW, 0o444)
     assert names(path.parent) == ["file.json"]
+    assert mode_of(path.parent) == 0o755
 
 
 async def test_the_mode_does_not_hang_on_the_umask(tmp_path: Path) -> None:
@@ -232,6 +234,21 @@ def test_a_draft_of_another_user_is_not_ours(tmp_path: Path) -> None:
     assert remove_drafts(tmp_path) == ()
 
 
+async def test_a_draft_is_whole_before_it_takes_the_place_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    contents: list[bytes] = []
+    replace = Path.replace
+
+    def replace_after_a_look(draft: Path, target: Path) -> Path:
+        contents.append(draft.read_bytes())
+        return replace(draft, target)
+
+    monkeypatch.setattr(Path, "replace", replace_after_a_look)
+    assert await write_atomic(tmp_path / "file", NEW, 0o644)
+    assert contents == [NEW]
+
+
 async def test_a_draft_that_another_agent_is_writing_is_no_leftover(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -292,3 +309,66 @@ async def test_a_failed_write_names_the_file_and_not_the_draft(tmp_path: Path) -
     with pytest.raises(OSError, match="directory") as failed:
         await write_atomic(target, b"data", 0o644)
     assert (failed.value.filename, failed.value.filename2) == (str(target), None)
+
+
+async def test_a_folder_that_hangs_does_not_delay_the_files_of_another_folder(
+    tmp_path: Path,
+) -> None:
+    answers, begun = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        begun.set()
+        answers.wait()
+
+    hanging = asyncio.create_task(in_folder(tmp_path / "hangs", hang))
+    await asyncio.sleep(0)
+    assert begun.wait(20)
+    try:
+        path = tmp_path / "other" / "file"
+        assert await write_atomic(path, NEW, 0o644)
+        assert await read_plain(path, 100) == NEW
+    finally:
+        answers.set()
+        await asyncio.gather(hanging, return_exceptions=True)
+
+
+def test_a_draft_does_not_replace_or_follow_what_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "urandom", bytes)
+    draft = tmp_path / f".sriov-agent-{'0' * 16}.tmp"
+    draft.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(FileExistsError):
+        write_now(tmp_path / "file", NEW, 0o644)
+    assert not (tmp_path / "elsewhere").exists()
+    assert not (tmp_path / "file").exists()
+
+
+def test_a_look_at_drafts_leaves_no_descriptor_open(tmp_path: Path) -> None:
+    (tmp_path / OURS).touch()
+    before = descriptors(os.getpid())
+    assert remove_drafts(tmp_path) == (OURS,)
+    assert descriptors(os.getpid()) == before
+
+
+def test_drafts_that_cannot_be_listed_are_left_for_the_next_start(tmp_path: Path) -> None:
+    (tmp_path / OURS).touch()
+    with without_descriptors():
+        assert remove_drafts(tmp_path) == ()
+    assert remove_drafts(tmp_path) == (OURS,)
+
+
+async def test_a_draft_is_readable_by_nobody_else_before_it_has_its_mode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    modes: list[int] = []
+    fchmod = os.fchmod
+
+    def observed_fchmod(fd: int, mode: int) -> None:
+        modes.append(stat.S_IMODE(os.fstat(fd).st_mode))
+        fchmod(fd, mode)
+
+    monkeypatch.setattr(os, "fchmod", observed_fchmod)
+    assert await write_atomic(tmp_path / "file", NEW, 0o644)
+    assert modes == [0o600]
+    assert mode_of(tmp_path / "file") == 0o644

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import struct
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.host import routes, sysfs
+from agent.host import netlink, routes, sysfs
 from agent.host.netlink import attribute
 from agent.host.routes import Nexthop, default_route_legs, parse_nexthop, resolve
 from tests.support.inside import in_own_network
@@ -180,6 +181,87 @@ def test_a_message_that_is_cut_short_names_no_interface(cut: int) -> None:
     assert default_route_legs(route(OUT_7)[:cut]) == ((), None)
 
 
+def test_an_interface_index_is_the_first_four_bytes_of_its_attribute() -> None:
+    longer = attribute(4, struct.pack("=I", 7) + b"\1\0\0\0")
+    assert default_route_legs(route(longer)) == ((7,), None)
+
+
+class Kernel:
+    """Answers route dumps; the first ``interrupted`` of them are interrupted by a change."""
+
+    def __init__(self, interrupted: int = 0) -> None:
+        self.asked: list[tuple[int, int]] = []
+        """Family and table (0 = all) of each question."""
+        self._interrupted = interrupted
+
+    def answer(self, _protocol: int, question: bytes, *, strict: bool = False) -> Iterator[bytes]:
+        assert strict
+        ((_kind, _flags, payload),) = netlink.messages(question)
+        family, *filters = _RTMSG.unpack_from(payload)
+        assert not any(filters)
+        tables = [value for kind, value in netlink.attributes(payload[_RTMSG.size :]) if kind == 15]
+        self.asked.append(
+            (family, *(struct.unpack("=I", table)[0] for table in tables or [bytes(4)]))
+        )
+        if len(self.asked) <= self._interrupted:
+            raise InterruptedError
+        yield route(attribute(4, struct.pack("=I", 1)))
+
+
+def asked_of(kernel: Kernel, tables: set[int], monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
+    monkeypatch.setattr(netlink, "answer", kernel.answer)
+    monkeypatch.setattr(socket, "if_indextoname", lambda index: f"eth{index}")
+    return routes.from_kernel(tables)
+
+
+def test_a_dump_that_a_change_interrupts_is_repeated_up_to_five_times(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert asked_of(Kernel(interrupted=4), {254}, monkeypatch) == ("eth1",)
+    always = Kernel(interrupted=99)
+    with pytest.raises(InterruptedError):
+        asked_of(always, {254}, monkeypatch)
+    assert always.asked == [(socket.AF_INET, 254)] * 5
+
+
+@pytest.mark.parametrize("count", [1, 8])
+def test_the_kernel_is_asked_for_the_routes_of_a_few_tables_only(
+    monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    kernel, tables = Kernel(), {*range(254, 254 - count, -1)}
+    asked_of(kernel, tables, monkeypatch)
+    families = (socket.AF_INET, socket.AF_INET6)
+    assert kernel.asked == [(family, table) for family in families for table in sorted(tables)]
+
+
+def test_the_kernel_is_asked_for_all_routes_at_once_where_tables_are_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kernel = Kernel()
+    asked_of(kernel, {*range(246, 255)}, monkeypatch)
+    assert kernel.asked == [(socket.AF_INET, 0), (socket.AF_INET6, 0)]
+
+
+@needs_root
+def test_routes_of_many_tables_are_found_and_those_of_other_tables_are_not(
+    namespace: NetNamespace,
+) -> None:
+    namespace.ip(
+        "route add default via 10.1.0.2 table 104",
+        "route add default via 10.2.0.2 table 1000",
+        "route add default via 10.3.0.2 table 2000",
+    )
+    ask = "from agent.host import routes; print(*routes.from_kernel({*range(100, 110), 1000}))"
+    run = [*namespace.wrapper, sys.executable, "-c", ask]
+    assert subprocess.run(run, check=True, capture_output=True).stdout.split() == [b"v4", b"w4"]
+
+
+def test_a_nexthop_group_that_is_cut_short_names_its_whole_members() -> None:
+    members = struct.pack("=IBBHIB", 1, 0, 0, 0, 2, 0)
+    message = bytes(8) + attribute(1, struct.pack("=I", 10)) + attribute(2, members)
+    assert parse_nexthop(message) == (10, Nexthop(group=(1,)))
+
+
 def test_a_nexthop_group_names_its_members() -> None:
     members = struct.pack("=IBBHIBBH", 1, 0, 0, 0, 2, 0, 0, 0)
     message = bytes(8) + attribute(1, struct.pack("=I", 10)) + attribute(2, members)
@@ -198,18 +280,73 @@ def test_a_procfs_without_route_tables_has_no_default_route(tmp_path: Path) -> N
         assert routes.from_procfs(proc) == ()
 
 
-def test_broken_lines_of_a_route_table_are_passed_over(tmp_path: Path) -> None:
-    (tmp_path / "net").mkdir()
-    (tmp_path / "net/route").write_text(
-        "Iface\tDestination\tGateway\n"
-        "eth9\t00000000\t0100000A\tzz\t0\t0\t0\t00000000\t0\t0\t0\n"
-        "eth1 00000000\n"
-        "eth2\t00000000\t0100000A\t0003\t0\t0\t0\t00000000\t0\t0\t0\n"
-        "*\t00000000\t00000000\t0201\t0\t0\t0\t00000000\t0\t0\t0\n"
-    )
-    with sysfs.folder(tmp_path) as proc:
-        assert proc is not None
-        assert routes.from_procfs(proc) == ("eth2",)
+NET, OTHER_NET = "00000000", "0000000A"
+V6, OTHER_V6 = "0" * 32, "fd000001" + "0" * 24
+
+
+def ipv4_line(name: str, *, to: str = NET, flags: str = "0003", mask: str = NET) -> str:
+    return f"{name} {to} 0100000A {flags} 0 0 0 {mask}"
+
+
+def ipv6_line(name: str, *, to: str = V6, length: str = "00", flags: str = "00000003") -> str:
+    return f"{to} {length} {V6} 00 {OTHER_V6} 00000400 00000001 00000000 {flags} {name}"
+
+
+def from_tables(proc: Path, table: str, *lines: str) -> tuple[str, ...]:
+    """The default routes by one table of procfs."""
+    (proc / "net").mkdir()
+    (proc / "net" / table).write_text("".join(f"{line}\n" for line in lines))
+    with sysfs.folder(proc) as folder:
+        assert folder is not None
+        return routes.from_procfs(folder)
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        pytest.param(ipv4_line("eth1"), ("eth1",), id="shortest form"),
+        pytest.param(ipv4_line("eth1") + " 0 0 0", ("eth1",), id="with MTU, window and IRTT"),
+        pytest.param(ipv4_line("eth1", flags="0001"), ("eth1",), id="without a gateway"),
+        pytest.param(ipv4_line("eth1", flags="0002"), (), id="not up"),
+        pytest.param(ipv4_line("eth1", flags="0201"), (), id="rejects"),
+        pytest.param(ipv4_line("eth1", flags="zz"), (), id="flags that are no number"),
+        pytest.param(ipv4_line("eth1", to=OTHER_NET), (), id="another destination"),
+        pytest.param(ipv4_line("eth1", mask="000000FF"), (), id="another mask"),
+        pytest.param(ipv4_line("eth1", to=OTHER_NET, mask=OTHER_NET), (), id="neither"),
+        pytest.param(ipv4_line("lo"), (), id="loopback"),
+        pytest.param(ipv4_line("*"), (), id="no interface"),
+        pytest.param("Iface Destination Gateway", (), id="headline"),
+        pytest.param("eth1 00000000", (), id="cut short"),
+    ],
+)
+def test_a_line_of_the_ipv4_table_is_a_default_route_if_up_and_to_everywhere(
+    tmp_path: Path, line: str, found: tuple[str, ...]
+) -> None:
+    assert from_tables(tmp_path, "route", line) == found
+    after_another = from_tables(tmp_path / "net", "route", line, ipv4_line("eth9"))
+    assert after_another == (*found, "eth9")
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        pytest.param(ipv6_line("eth1"), ("eth1",), id="default route"),
+        pytest.param(ipv6_line("eth1", flags="00000001"), ("eth1",), id="without a gateway"),
+        pytest.param(ipv6_line("eth1", flags="00000002"), (), id="not up"),
+        pytest.param(ipv6_line("eth1", flags="00200200"), (), id="rejects"),
+        pytest.param(ipv6_line("eth1", flags="00000201"), (), id="up and rejects"),
+        pytest.param(ipv6_line("eth1", to=OTHER_V6, length="40"), (), id="a network"),
+        pytest.param(ipv6_line("lo"), (), id="loopback"),
+        pytest.param(ipv6_line("eth1").rpartition(" ")[0], (), id="cut short"),
+        pytest.param("", (), id="empty"),
+    ],
+)
+def test_a_line_of_the_ipv6_table_is_a_default_route_if_up_and_to_everywhere(
+    tmp_path: Path, line: str, found: tuple[str, ...]
+) -> None:
+    assert from_tables(tmp_path, "ipv6_route", line) == found
+    after_another = from_tables(tmp_path / "net", "ipv6_route", line, ipv6_line("eth9"))
+    assert after_another == (*found, "eth9")
 
 
 def test_a_route_table_that_is_a_folder_counts_as_absent(tmp_path: Path) -> None:
@@ -217,10 +354,3 @@ def test_a_route_table_that_is_a_folder_counts_as_absent(tmp_path: Path) -> None
     with sysfs.folder(tmp_path) as proc:
         assert proc is not None
         assert routes.from_procfs(proc) == ()
-
-
-def test_a_file_without_an_end_is_read_up_to_a_limit(tmp_path: Path) -> None:
-    (tmp_path / "endless").symlink_to("/dev/zero")
-    with sysfs.folder(tmp_path) as folder:
-        assert folder is not None
-        assert len(sysfs.read_all(folder, "endless")) <= 64 * 2**20 + 2**16

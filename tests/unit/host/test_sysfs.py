@@ -3,11 +3,39 @@ from __future__ import annotations
 import errno
 import os
 import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from agent.host import sysfs
+from tests.support.usage import descriptors
+
+
+class System:
+    """The functions of os, but for one, which fails with an error number."""
+
+    def __init__(self, failing: str, code: int) -> None:
+        self._failing = failing
+        self._code = code
+
+    def __getattr__(self, name: str) -> object:
+        return self._fail if name == self._failing else getattr(os, name)
+
+    def _fail(self, *_: object, **__: object) -> None:
+        raise OSError(self._code, os.strerror(self._code))
+
+
+@pytest.fixture
+def within(tmp_path: Path) -> Iterator[int]:
+    """A folder with an attribute, a link, a folder and a large file, open."""
+    (tmp_path / "attribute").write_text("12\n")
+    (tmp_path / "link").symlink_to("../drivers/mlx5_core")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "large").write_bytes(bytes(2**20))
+    with sysfs.folder(tmp_path) as folder:
+        assert folder is not None
+        yield folder
 
 
 @pytest.fixture
@@ -81,15 +109,115 @@ def test_a_file_in_the_place_of_a_class_is_an_error_and_not_an_empty_class(tmp_p
             assert absent is None
 
 
-@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
-def test_a_link_that_cannot_be_read_for_want_of_resources_is_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
-) -> None:
-    def exhausted(*_: object, **__: object) -> str:
-        raise OSError(code, os.strerror(code))
+READERS: dict[str, tuple[str, Callable[[int], object], object]] = {
+    # A reader: the call of the system that fails, the reader, what it returns for "absent".
+    "a folder": ("open", lambda at: sysfs.open_folder("folder", at), None),
+    "an attribute that cannot be opened": (
+        "open",
+        lambda at: sysfs.read_raw(at, "attribute"),
+        None,
+    ),
+    "an attribute": ("read", lambda at: sysfs.read_raw(at, "attribute"), None),
+    "a link's target": ("readlink", lambda at: sysfs.link_target(at, "link"), None),
+    "a link's name": ("readlink", lambda at: sysfs.link_name(at, "link"), None),
+    "a listing": ("listdir", sysfs.listing, []),
+    "the names in a folder": ("listdir", lambda at: sysfs.names(at, "folder"), []),
+    "a table that cannot be opened": ("open", lambda at: sysfs.read_all(at, "large"), b""),
+    "a table": ("read", lambda at: sysfs.read_all(at, "large"), b""),
+}
+each_reader = pytest.mark.parametrize(
+    ("failing", "reader", "absent"), READERS.values(), ids=READERS
+)
 
-    monkeypatch.setattr(os, "readlink", exhausted)
-    with sysfs.folder(tmp_path) as folder:
-        assert folder is not None
-        with pytest.raises(OSError, match=os.strerror(code)):
-            sysfs.link_target(folder, "driver")
+
+@each_reader
+def test_what_cannot_be_read_counts_as_absent_unless_this_process_has_run_out(
+    within: int, failing: str, reader: Callable[[int], object], absent: object
+) -> None:
+    with sysfs.observed(System(failing, errno.EIO)):
+        assert reader(within) == absent
+    for code in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+        with (
+            sysfs.observed(System(failing, code)),
+            pytest.raises(OSError, match=re.escape(os.strerror(code))),
+        ):
+            reader(within)
+
+
+@each_reader
+def test_no_read_leaves_a_descriptor_open(
+    within: int, failing: str, reader: Callable[[int], object], absent: object
+) -> None:
+    before = descriptors(os.getpid())
+    with sysfs.observed(System(failing, errno.EIO)):
+        reader(within)
+    assert descriptors(os.getpid()) == before
+    sysfs.class_names(within, "folder")
+    sysfs.names(within, "folder")
+    sysfs.read_raw(within, "attribute")
+    sysfs.read_all(within, "large")
+    assert descriptors(os.getpid()) == before
+
+
+@pytest.mark.parametrize(
+    "code", [errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENODEV, errno.ENXIO]
+)
+def test_a_function_whose_folder_is_not_there_is_gone(within: int, code: int) -> None:
+    with sysfs.observed(System("open", code)):
+        assert sysfs.open_function("folder", within) is None
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EIO, errno.EMFILE, errno.ENOMEM])
+def test_a_function_that_is_there_and_cannot_be_opened_is_an_error(within: int, code: int) -> None:
+    with (
+        sysfs.observed(System("open", code)),
+        pytest.raises(OSError, match=re.escape(os.strerror(code))),
+    ):
+        sysfs.open_function("folder", within)
+
+
+def test_a_file_is_no_folder(within: int) -> None:
+    assert sysfs.open_folder("attribute", within) is None
+    assert sysfs.open_function("attribute", within) is None
+    assert sysfs.names(within, "attribute") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        *((str(n), n) for n in (-(2**31), -1, 0, 2**31 - 1)),
+        *((text, None) for text in (str(-(2**31) - 1), str(2**31), "", "one", "1 2")),
+    ],
+)
+def test_a_number_is_one_that_the_kernel_keeps_as_an_int(
+    within: int, tmp_path: Path, text: str, number: int | None
+) -> None:
+    (tmp_path / "attribute").write_text(f"{text}\n")
+    assert sysfs.read_int(within, "attribute") == number
+
+
+def test_an_attribute_is_read_up_to_256_bytes(within: int) -> None:
+    assert sysfs.read_raw(within, "large") == bytes(256)
+
+
+def test_a_table_is_read_in_parts_until_its_limit_is_reached(
+    within: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for limit in (1, 2**16):
+        monkeypatch.setattr(sysfs, "_TABLE_LIMIT", limit)
+        assert len(sysfs.read_all(within, "large")) == 2**16
+    monkeypatch.setattr(sysfs, "_TABLE_LIMIT", 2**16 + 1)
+    assert len(sysfs.read_all(within, "large")) == 2**17
+
+
+def test_a_table_whose_reading_fails_later_is_what_was_read(within: int) -> None:
+    parts = iter([b"first", b"second"])
+
+    class Failing(System):
+        def _fail(self, *_: object, **__: object) -> bytes:  # type: ignore[override]
+            if (part := next(parts, None)) is None:
+                raise OSError(errno.EIO, "I/O error")
+            return part
+
+    with sysfs.observed(Failing("read", errno.EIO)):
+        assert sysfs.read_all(within, "large") == b"firstsecond"
