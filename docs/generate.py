@@ -37,14 +37,14 @@ def configuration() -> str:
             "",
             "## Selectors",
             "",
-            "All selectors of an object must hold. A list of objects is tried in order. They stand",
-            "here in the order in which a pool's funnel applies them.",
+            "A device must match all selectors of an object. Objects of a list are tried in order.",
+            "The table has the order in which the agent applies the selectors.",
             "",
             *_table(selector_rows()),
             "",
             "## Limits",
             "",
-            "What passes one is refused with the limit, what was found, and its place.",
+            "A configuration that exceeds a limit is rejected, with the limit, the value and its line.",
             "",
             "| what | at most |",
             "|---|---|",
@@ -136,22 +136,23 @@ _TRAFFIC_LABELS = {True: "`pf`, `vf`, `pciAddr`, `numa_node`"}
 
 
 def command_line() -> str:
-    """docs/cli.md: every command with its arguments, from the parser that reads them."""
+    """docs/cli.md: every command with its arguments, from the parser of the command line."""
     lines = [
         "# The command line",
         "",
         "    sriov-agent COMMAND [options]",
         "",
-        "Without a command it is `run`. One dash or two, `=` or a second word, `--strict=true`:",
-        "all spellings of the Go plugin are understood. Exit codes: 0 asked to stop, or all is",
-        "well; 1 crash, or `status` that is not ready; 2 bad configuration or usage.",
+        "Without a command, `run` is used. Options may be spelled as for the Go plugin: with one",
+        "dash or two, with `=` or a second word, with `--strict=true`. Exit codes: 0 success, or",
+        "stopped by a signal; 1 failure, or `status` reports that the agent is not ready; 2 invalid",
+        "configuration or arguments; 128 + N ended at once by a second stop signal N.",
         "",
-        "| command | does |",
+        "| command | purpose |",
         "|---|---|",
     ]
     commands = _subcommands(build_parser())
-    told = {action.dest: action.help or "" for action in commands._choices_actions}
-    lines += [f"| [`{name}`](#{name}) | {_cell(told[name])} |" for name in COMMANDS]
+    help_texts = {action.dest: action.help or "" for action in commands._choices_actions}
+    lines += [f"| [`{name}`](#{name}) | {_cell(help_texts[name])} |" for name in COMMANDS]
     for name in COMMANDS:
         lines += ["", *_command(name, commands.choices[name])]
     return "\n".join([*lines, ""])
@@ -180,16 +181,16 @@ def _command(name: str, parser: _Parser) -> Iterator[str]:
         hidden = (n for a in actions if a not in shown for n in a.option_strings)
         yield from (
             "",
-            "Manifests of the Go plugin may have these too; a number after `-v` counts",
+            "Manifests of the Go plugin may also have the following options; `-v` with a number is",
         )
-        yield f"as `--log-level`, the others do nothing: {', '.join(f'`{n}`' for n in hidden)}."
+        yield f"the same as `--log-level`, the others have no effect: {', '.join(f'`{n}`' for n in hidden)}."
 
 
 def _value(action: argparse.Action) -> str:
-    """What stands for the value, as people write it; without bars, which tables would split at."""
+    """The placeholder for a value; without bars, which would split a table's cell."""
     words = action.choices if action.choices and not action.metavar else None
-    told = words or str(action.metavar or action.dest.rpartition("_")[2].upper()).split("|")
-    several = tuple(map(str, told))
+    placeholder = words or str(action.metavar or action.dest.rpartition("_")[2].upper()).split("|")
+    several = tuple(map(str, placeholder))
     return several[0] if len(several) == 1 else f"{{{','.join(several)}}}"
 
 
@@ -199,7 +200,7 @@ def _spelled(action: argparse.Action) -> str:
 
 
 def _meaning(action: argparse.Action) -> str:
-    """The help, with the default where the help does not tell it."""
+    """The help text, with the default if the text does not have it."""
     text = action.help or ""
     default = action.default
     if isinstance(default, str) and default and "default" not in text:
@@ -208,12 +209,12 @@ def _meaning(action: argparse.Action) -> str:
 
 
 def decisions() -> str:
-    """docs/adr/index.md: the list of decisions, by their own titles."""
+    """docs/adr/index.md: the list of decisions, by their titles."""
     lines = [
         "# Decisions",
         "",
-        "Why things are as they are: one page for each decision that shaped the code, under 60",
-        "lines, with what was measured and what it costs.",
+        "Architecture decision records: one page for each decision that shaped the code, with its",
+        "reasons, measurements and consequences, in at most 60 lines.",
         "",
     ]
     for page in sorted((DOCS / "adr").glob("0*.md")):
@@ -233,7 +234,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
 
 
 def stale() -> list[str]:
-    """Names of pages whose committed text is not what the code makes."""
+    """Names of pages whose committed text differs from the generated one."""
     return [n for n, make in PAGES.items() if _committed(n) != make()]
 
 

@@ -1,8 +1,8 @@
-"""Makes pictures/demo.svg, the picture of the demo: runs `sriov-agent demo` and draws what it said.
+"""Creates pictures/demo.svg, the picture of the demo: runs `sriov-agent demo` and draws its output.
 
     python docs/picture.py
 
-The lines are those of one real run, with its own figures; long ones are cut at the right edge.
+The lines and figures are those of one real run; long lines are cut at the right edge.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _COLOURS = (
     (r"WARNING \S+", "yellow"),
     (r"\d+ Healthy", "green"),
     (r"\d+ Unhealthy", "red"),
-    (r"knows after \d+ ms|stopped in \d+ ms", "bold green"),
+    (r"has the list after \d+ ms|stopped in \d+ ms", "bold green"),
     (r"\benv \S+?(?==)|device node", "magenta"),
 )
 _FONT_FROM_ELSEWHERE = re.compile(r"\s*@font-face \{\{.*?\}\}", re.DOTALL)

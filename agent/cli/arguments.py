@@ -1,7 +1,7 @@
 """Every argument of every command.
 
-A command line without a command is one of the Go plugin's (:mod:`agent.cli.go_spellings`): words
-that are no options are passed over. After a command (``run`` too) they are errors of usage.
+Without a command, the command line is parsed as the Go plugin does (:mod:`agent.cli.go_spellings`),
+which ignores words that are not options. After a command, including ``run``, they are usage errors.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ DEFAULT_PREFIX = "intel.com"
 
 
 class _Parser(argparse.ArgumentParser):
-    """Raises UsageError in place of ending the process; options cannot be abbreviated.
+    """Raises UsageError instead of ending the process; options cannot be abbreviated.
 
-    The terminal's width, for which argparse imports ``shutil`` and with it all that compresses
-    files, is asked for where help is printed, and not for each argument that is added.
+    The terminal's width is read only when help is printed: argparse imports ``shutil`` for it, and
+    with that all compression modules.
     """
 
     def __init__(self, **settings: Any) -> None:  # noqa: ANN401 - argparse's own
@@ -49,7 +49,7 @@ class _Parser(argparse.ArgumentParser):
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """The arguments of a command line without the program's name; ``command`` names the command.
 
-    No command means ``run``; ``passed_over`` are the words that were then not read. Raises
+    No command means ``run``; ``passed_over`` has the words that were ignored then. Raises
     UsageError; ``--help`` and ``--version`` raise SystemExit.
     """
     words = list(argv)
@@ -91,14 +91,14 @@ def _options_of(parser: argparse.ArgumentParser, command: str) -> dict[str, argp
 
 
 def build_parser(*only: str) -> argparse.ArgumentParser:
-    """The parser of all commands, or of some: to make them all takes several milliseconds."""
+    """The parser of all commands, or only of some: creating all of them takes milliseconds."""
     parser = _Parser(
         prog="sriov-agent",
-        description="SR-IOV NICs and accelerators as Kubernetes resources, followed live. "
-        "Without a command it runs the agent, with the arguments of the SR-IOV network device "
-        "plugin.",
-        epilog="Exit codes: 0 asked to stop, 1 crash, 2 bad configuration or usage, "
-        "128 + N ended at once by a second stop signal N.",
+        description="Offers the SR-IOV functions and accelerators of this node to pods as "
+        "Kubernetes resources. Without a command, runs the agent with the arguments of the SR-IOV "
+        "network device plugin.",
+        epilog="Exit codes: 0 success, or stopped by a signal; 1 failure; 2 invalid configuration "
+        "or arguments; 128 + N ended at once by a second stop signal N.",
     )
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=_Parser)
@@ -120,46 +120,47 @@ def _add_run(commands: _Commands[_Parser]) -> None:
     _add_config(run)
     _add_host(run)
     run.add_argument(
-        "--use-cdi", action="store_true", help="give device nodes to containers through CDI"
+        "--use-cdi", action="store_true", help="add device nodes to containers by CDI specs"
     )
     run.add_argument(
         "--cdi-mode",
         choices=("field", "annotations", "both"),
         default="field",
-        help="how CDI names reach kubelet: its cdi_devices field (1.28 and later; default), "
-        "annotations, or both",
+        help="how CDI device names are passed to kubelet: in the field cdi_devices (Kubernetes "
+        "1.28 and later; default), in annotations, or both",
     )
     run.add_argument(
         "--registration",
         choices=("auto", "watcher", "legacy"),
         default="auto",
-        help="how to register: by kubelet's plugin watcher, by its Registration service, or auto "
-        "(default): the watcher where its folder exists and kubelet dials its sockets",
+        help="how to register resources: through kubelet's plugin watcher, through its "
+        "Registration service (legacy), or auto (default): the watcher if kubelet uses it",
     )
     run.add_argument(
         "--allocation-policy",
         choices=tuple(p.value for p in AllocationPolicy if p.value),
         default="",
         metavar="packed|spread|numa",
-        help="which devices to prefer in pools without a policy; default: lowest PF and index",
+        help="which devices kubelet should allocate first, for pools without allocationPolicy; "
+        "default: those of the first PF by address, with the lowest index",
     )
     run.add_argument(
         "--rescan-seconds",
         type=_seconds,
         default=60.0,
-        help="interval of full scans while kernel events are unavailable; default 60, 0 = off "
+        help="interval of full scans while kernel events are unavailable; default 60; 0 = off "
         "(P_Keys and device nodes change without events and are always read every minute)",
     )
     run.add_argument(
         "--http-address",
         metavar="HOST:PORT",
-        help="serve /metrics, /healthz, /livez, /readyz, /status, /events and a page; "
+        help="serve /metrics, /healthz, /livez, /readyz, /status, /events and a web page; "
         "off by default",
     )
     run.add_argument(
         "--vf-metrics",
         action="store_true",
-        help="add the traffic of each VF, and the pod that has it, to /metrics; off by default",
+        help="add traffic counters of each VF, with its pod, to /metrics; off by default",
     )
     run.add_argument("--log-format", choices=("text", "json"), default="text")
     run.add_argument(
@@ -181,9 +182,9 @@ def _add_run(commands: _Commands[_Parser]) -> None:
 def _add_discover(commands: _Commands[_Parser]) -> None:
     discover = commands.add_parser(
         "discover",
-        help="scan this host once: devices, and their pool or why they have none",
+        help="list the devices of this host, with their pools",
         description="Scans the host once and prints every device with its pool, or with the "
-        "reason why it is in none. Works without a configuration.",
+        "reason why it is in no pool. Works without a configuration and without a running agent.",
     )
     _add_config(discover, needed=False)
     _add_host(discover)
@@ -193,20 +194,20 @@ def _add_discover(commands: _Commands[_Parser]) -> None:
 def _add_validate(commands: _Commands[_Parser]) -> None:
     validate = commands.add_parser(
         "validate",
-        help="print every problem of a configuration file",
-        description="Prints every problem of a configuration file, with its place and its fix. "
-        "Exit code 0: no errors; 2: a pool or the whole file is refused.",
+        help="check a configuration file",
+        description="Prints every problem of a configuration file, with its line, column and fix. "
+        "Exit code 0: no errors; 2: a pool or the whole file is invalid.",
     )
     validate.add_argument("file", nargs="?", help="the file; default: --config-file")
     validate.add_argument(
         "--on-this-host",
         action="store_true",
-        help="scan the host too and print which selectors can match nothing on it",
+        help="also scan this host, and print which selectors match nothing on it",
     )
     validate.add_argument(
         "--use-cdi",
         action="store_true",
-        help="check for run --use-cdi, which refuses names that CDI does not allow",
+        help="also check the names that run --use-cdi needs",
     )
     _add_config(validate)
     _add_host(validate)
@@ -215,12 +216,12 @@ def _add_validate(commands: _Commands[_Parser]) -> None:
 def _add_explain(commands: _Commands[_Parser]) -> None:
     explain = commands.add_parser(
         "explain",
-        help="why a device is in a pool or in none, or why a pool has its devices",
-        description="For a device, prints the verdict of each selector in order, use by the host, "
-        "health with its cause and time, and the pod that has the device. For a pool, prints how "
-        "many functions each selector left, which selectors can match nothing on this host, and "
-        "the devices. Asks the running agent; with --config-file, or if no agent runs, it scans "
-        "the host once.",
+        help="show why a device is or is not in a pool, or how a pool got its devices",
+        description="For a device, prints which selectors of each pool match it, whether the host "
+        "uses it, its health with cause and time, and the pod that holds it. For a pool, prints "
+        "how many functions were left after each selector, which selectors match nothing on this "
+        "host, and the devices. Asks the running agent; with --config-file, or if no agent runs, "
+        "it scans the host once.",
     )
     explain.add_argument(
         "subject",
@@ -235,23 +236,24 @@ def _add_explain(commands: _Commands[_Parser]) -> None:
 def _add_status(commands: _Commands[_Parser]) -> None:
     status = commands.add_parser(
         "status",
-        help="state of the running agent: pools, devices, health, allocations",
-        description="Asks the running agent through its socket: run it where the agent runs, as "
-        "the same user or as root. Exit code 0: ready; 1: not ready, or no agent.",
+        help="show the state of the running agent: pools, devices, health, allocations",
+        description="Asks the running agent through its socket. Run it in the agent's container or "
+        "on its host, as the same user or as root. Exit code 0: ready; 1: not ready, or no agent "
+        "runs.",
     )
     status.add_argument("-o", "--output", choices=("table", "json"), default="table")
-    status.add_argument("--devices", action="store_true", help="list every device too")
+    status.add_argument("--devices", action="store_true", help="also list every device")
     _add_socket(status)
 
 
 def _add_watch(commands: _Commands[_Parser]) -> None:
     watch = commands.add_parser(
         "watch",
-        help="follow the running agent's events live",
+        help="print the events of the running agent as they happen",
         description="Prints the recent events of the running agent, then each new one, until "
-        "interrupted. It prints events of all levels, independent of --log-level.",
+        "interrupted. Events of all levels are printed, independent of the agent's --log-level.",
     )
-    watch.add_argument("--json", action="store_true", help="one JSON object a line, as in the log")
+    watch.add_argument("--json", action="store_true", help="print one JSON object per line")
     watch.add_argument("--from-now", action="store_true", help="omit past events")
     _add_socket(watch)
 
@@ -259,16 +261,16 @@ def _add_watch(commands: _Commands[_Parser]) -> None:
 def _add_snapshot(commands: _Commands[_Parser]) -> None:
     snapshot = commands.add_parser(
         "snapshot",
-        help="record what the agent reads of this host, for a bug report",
-        description="Records what a scan of this host reads: no serial numbers, no MAC addresses, "
-        "no configuration. Pass the file to discover, explain, validate or run as --host-root to "
-        "reproduce this host. The same host gives the same bytes.",
+        help="record this host's hardware in a file, for a bug report",
+        description="Records what a scan of this host reads, without serial numbers, MAC addresses "
+        "and the configuration. To reproduce this host elsewhere, pass the file as --host-root to "
+        "discover, explain, validate or run. Recordings of an unchanged host are identical.",
     )
     snapshot.add_argument(
-        "file", metavar="FILE.tar.gz", help="the file to write; - is standard output"
+        "file", metavar="FILE.tar.gz", help="the file to write; - for standard output"
     )
     snapshot.add_argument(
-        "--with-macs", action="store_true", help="record MAC addresses, and names made from them"
+        "--with-macs", action="store_true", help="include MAC addresses, and names made from them"
     )
     _add_host(snapshot)
 
@@ -278,7 +280,7 @@ def _add_schema(commands: _Commands[_Parser]) -> None:
         "schema",
         help="print the JSON Schema of the configuration file",
         description="Prints the JSON Schema (draft-07) of the configuration file, for editors and "
-        "other tools. validate checks more than a schema can.",
+        "other tools. The command validate checks more than a schema can.",
     )
 
 
@@ -295,10 +297,10 @@ def _add_completion(commands: _Commands[_Parser]) -> None:
 def _add_demo(commands: _Commands[_Parser]) -> None:
     commands.add_parser(
         "demo",
-        help="run the agent on an embedded sample node, for a few seconds",
-        description="Runs the agent on a sample node in a temporary folder, with a stand-in for "
-        "kubelet: registration, device list, allocation, link failure and recovery, hot-plug, "
-        "reload. It changes nothing on this host.",
+        help="run the agent on a simulated node, for a few seconds",
+        description="Runs the agent on a simulated node in a temporary folder, with a simulated "
+        "kubelet, and shows registration, device lists, an allocation, a link failure and its "
+        "recovery, new VFs and a change of the configuration. Changes nothing on this host.",
     )
 
 
@@ -307,7 +309,7 @@ def _add_socket(parser: argparse.ArgumentParser) -> None:
         "--host-root",
         metavar="DIR",
         default="/",
-        help="the agent's host root: its socket is run/sriov-agent/agent.sock below; default /",
+        help="the agent's host root; its socket is run/sriov-agent/agent.sock below it; default /",
     )
     parser.set_defaults(kubelet_dir=DEFAULT_KUBELET_DIR)
 
@@ -317,14 +319,14 @@ def _add_config(parser: argparse.ArgumentParser, *, needed: bool = True) -> None
         "--config-file",
         metavar="FILE",
         default=DEFAULT_CONFIG_FILE if needed else None,
-        help=f"configuration file, or a folder that holds one named $NODE_NAME or config.json; "
+        help=f"configuration file, or a folder with a file named $NODE_NAME or config.json; "
         f"default {DEFAULT_CONFIG_FILE}",
     )
     parser.add_argument(
         "--resource-prefix",
         metavar="PREFIX",
         default=DEFAULT_PREFIX,
-        help=f"prefix of resources that name none; default {DEFAULT_PREFIX}",
+        help=f"prefix of resources without resourcePrefix; default {DEFAULT_PREFIX}",
     )
     parser.add_argument(
         "--strict", action="store_true", help="treat warnings of the configuration as errors"
@@ -336,8 +338,8 @@ def _add_host(parser: argparse.ArgumentParser) -> None:
         "--host-root",
         metavar="DIR",
         default="/",
-        help="folder that holds the host's sys, dev, proc, run and var, or a recorded host "
-        "(snapshot's FILE.tar.gz); default /",
+        help="folder with the host's sys, dev, proc, run and var, or a recording of the command "
+        "snapshot (FILE.tar.gz); default /",
     )
     parser.add_argument(
         "--kubelet-dir",
@@ -349,7 +351,7 @@ def _add_host(parser: argparse.ArgumentParser) -> None:
         "--netlink",
         choices=("auto", "on", "off"),
         default="auto",
-        help="follow links, kernel events and routes on netlink sockets; auto (default): on where "
+        help="receive kernel events, link states and routes through netlink; auto (default): on if "
         "the host root is /",
     )
 

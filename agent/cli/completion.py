@@ -11,7 +11,7 @@ import shtab
 from agent.cli.arguments import build_parser
 
 _PLACES = {"FILE": shtab.FILE, "FILE.tar.gz": shtab.FILE, "DIR": shtab.DIRECTORY}
-"""What a value is (its metavar) -> how the shell completes it."""
+"""Metavar of a value -> how the shell completes it."""
 
 
 def command(arguments: Namespace) -> int:
@@ -23,8 +23,8 @@ def command(arguments: Namespace) -> int:
 def script(shell: str) -> str:
     """The whole script, made from the parser of all commands."""
     parser = build_parser()
-    for known in _parsers(parser):
-        for action in known._actions:  # noqa: SLF001 - argparse has no public way
+    for command_parser in _parsers(parser):
+        for action in command_parser._actions:  # noqa: SLF001 - argparse has no public way
             if isinstance(action.metavar, str) and action.metavar in _PLACES:
                 action.complete = _PLACES[action.metavar]  # type: ignore[attr-defined] # shtab's
     return str(shtab.complete(parser, shell=shell))

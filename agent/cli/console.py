@@ -1,7 +1,7 @@
-"""How commands print: tables and colours on a terminal, plain aligned lines into a pipe.
+"""The output of commands: tables and colours on a terminal, plain aligned lines otherwise.
 
-rich knows about terminals, NO_COLOR and widths; a pipe gets every column whole, without escapes.
-Never imported by ``run``.
+rich handles terminals, NO_COLOR and widths. In a pipe, columns are never cut and there are no
+escape sequences. ``run`` does not import this module.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ class Screen:
             self._out.write(printable(text, self._out) + "\n")
 
     def table(self, headers: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> None:
-        """Rows below their headers; on a terminal cells fold, in a pipe nothing is cut."""
-        known = [list(row) for row in rows]
+        """Print rows below headers; long cells wrap on a terminal, and are complete in a pipe."""
+        cells_of_rows = [list(row) for row in rows]
         if not self._console.is_terminal:
-            cells = [list(headers), *([str(cell) for cell in row] for row in known)]
+            cells = [list(headers), *([str(cell) for cell in row] for row in cells_of_rows)]
             for line in aligned(cells):
                 self._out.write(printable(line, self._out) + "\n")
             return
         table = Table(box=None, pad_edge=False, header_style=STRONG, padding=(0, 2, 0, 0))
         for header in headers:
             table.add_column(header, overflow="fold")
-        for row in known:
+        for row in cells_of_rows:
             table.add_row(*row)
         self._console.print(table, soft_wrap=False)
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> Iterable[str]:
-    """Rows as lines of aligned columns; the last column is as long as it is."""
+    """Rows as lines of aligned columns; the last column is not padded."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]) - 1)]
     for row in rows:
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
@@ -62,12 +62,12 @@ def styled(text: str, style: str) -> Text:
 
 
 def health(text: str) -> Text:
-    """A health as told to kubelet."""
+    """A health as reported to kubelet."""
     return Text(text or "-", style={"Healthy": GOOD, "Unhealthy": BAD}.get(text, DIM))
 
 
 def ago(since: float | None, now: float) -> str:
-    """How long ago a moment was; ``-`` where it is not known."""
+    """The time since a moment; ``-`` if it is unknown."""
     if not since:
         return "-"
     seconds = max(0, round(now - since))
@@ -83,6 +83,6 @@ def clock(moment: float) -> str:
 
 
 def printable(text: str, out: TextIO) -> str:
-    """The text in whatever the stream's encoding can show."""
+    """The text with escapes for characters that the stream's encoding does not have."""
     encoding = out.encoding or "utf-8"
     return text.encode(encoding, "backslashreplace").decode(encoding)

@@ -1,4 +1,4 @@
-"""``demo``: runs the agent on a sample node with a stand-in for kubelet, step by step."""
+"""``demo``: runs the agent on a sample node with a simulated kubelet, step by step."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def _demo(node: SampleNode) -> None:
 
 
 async def _stop(node: SampleNode, agent: asyncio.Task[None], stop: asyncio.Event) -> None:
-    """Stop the agent, and show what it leaves."""
+    """Stop the agent, and show which files remain."""
     _step("The agent stops")
     began = asyncio.get_running_loop().time()
     stop.set()
@@ -98,7 +98,7 @@ class _Steps:
         _fact("eno1 is in no pool: it carries the default route")
 
     async def _allocates(self) -> None:
-        _step(f"A pod asks for one {DPDK_POOL}")
+        _step(f"A pod requests one {DPDK_POOL}")
         answer = await self._kubelet.allocate(DPDK_POOL, 1)
         for name, value in sorted(answer.envs.items()):
             _fact(f"env {name}={value}")

@@ -1,7 +1,7 @@
-"""Finds the command to run, and turns outcomes into exit codes.
+"""Runs the command of a command line, and converts its outcome to an exit code.
 
-Exit codes: 0 asked to stop (or the command did its work), 1 crash, 2 bad configuration or usage.
-Only what a command uses is imported for it.
+Exit codes: 0 success, or stopped by a signal; 1 failure; 2 invalid configuration or arguments. Only
+the modules that the command uses are imported.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from agent.startup import defer_unused_imports
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Run a command line and end the process with its exit code."""
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by whoever started this
+        if getattr(sys, name) is None:  # closed by the parent process
             setattr(sys, name, _nowhere())
     code = run(sys.argv[1:] if argv is None else argv)
     sys.stderr.flush()
@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 
 
 def run(argv: Sequence[str]) -> int:
-    """Run a command line; returns its exit code. Faults that were foreseen print one message."""
+    """Run a command line and return its exit code; an expected error is printed as one message."""
     try:
         code = _dispatch(argv)
         sys.stdout.flush()
@@ -41,7 +41,7 @@ def run(argv: Sequence[str]) -> int:
         _say(error)
         return error.exit_code
     except BrokenPipeError:
-        sys.stdout = _nowhere()  # `| head` took what it wanted
+        sys.stdout = _nowhere()  # the reader of the pipe, such as head, has ended
         return 0
     except OSError as error:
         if error.errno != errno.ENOSPC:
@@ -65,7 +65,7 @@ def _say(error: AgentError) -> None:
 def _dispatch(argv: Sequence[str]) -> int:
     """Run the command: ``command`` of the module of agent.cli that has the command's name."""
     with defer_unused_imports():
-        from agent.cli.arguments import parse  # noqa: PLC0415 - nothing is imported twice over
+        from agent.cli.arguments import parse  # noqa: PLC0415 - after unused imports are deferred
 
         arguments = parse(argv)
         module = import_module(f"agent.cli.{arguments.command}")

@@ -58,7 +58,7 @@ def _unknown(explanation: v1.Explanation) -> str:
 
 
 def show(explanation: v1.Explanation, screen: Screen) -> None:
-    """The explanation for people."""
+    """Print the explanation as text."""
     if explanation.device is not None:
         _show_device(explanation.device, screen)
     elif explanation.pool is not None:

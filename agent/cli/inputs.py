@@ -1,4 +1,4 @@
-"""What several commands make of their arguments: host paths, netlink or not, a configuration."""
+"""Inputs of several commands, from their arguments: host paths, use of netlink, configuration."""
 
 from __future__ import annotations
 
@@ -20,18 +20,16 @@ from agent.roots import Roots
 
 
 def roots_of(arguments: Namespace) -> Roots:
-    """The host's paths; a recorded host is unpacked first, for as long as the process lives.
+    """The host's paths; a recorded host is unpacked to a folder that is removed at exit.
 
-    Raises UsageError where the host root is neither a folder nor a recorded host, and where its
-    ``devlink.json`` or ``altnames.json`` cannot be read; ``run`` warns of that and goes on.
+    Raises UsageError if the host root is neither a folder nor a recorded host, or if its
+    ``devlink.json`` or ``altnames.json`` is invalid; ``run`` only logs a warning for these files.
     """
     host = Path(arguments.host_root).resolve()
     if host.is_file():
         host = _unpacked(host)
     if not host.is_dir():
-        raise UsageError(
-            f"--host-root {arguments.host_root}: there is no such folder or recorded host"
-        )
+        raise UsageError(f"--host-root {arguments.host_root}: not a folder or a recorded host")
     roots = Roots(host, arguments.kubelet_dir)
     if not roots.is_real_host:
         _check_facts(roots, go_on=arguments.command == "run")
@@ -60,7 +58,7 @@ def remove_unpacked() -> None:
 
 @cache
 def _unpacked(archive: Path) -> Path:
-    from tempfile import TemporaryDirectory  # noqa: PLC0415 - for replays only, as is the next
+    from tempfile import TemporaryDirectory  # noqa: PLC0415 - for recorded hosts only
 
     from agent.host.archive import is_archive, unpack  # noqa: PLC0415 - as above
 
@@ -74,27 +72,27 @@ def _unpacked(archive: Path) -> Path:
 
 
 def wants_netlink(arguments: Namespace, roots: Roots) -> bool:
-    """Whether netlink is in force: ``auto`` means on this machine's own host root only."""
+    """Whether to use netlink; ``auto`` = only if the host root is this machine's."""
     if arguments.netlink == "auto":
         return roots.is_real_host
     return bool(arguments.netlink == "on")
 
 
 def node_name() -> str | None:
-    """This node's name as Kubernetes gave it to the container."""
+    """The name of this Kubernetes node, from the environment."""
     return os.environ.get("NODE_NAME") or None
 
 
 def own_pod() -> tuple[str | None, str | None]:
-    """Name and namespace of the agent's own pod, where its manifest passes them on."""
+    """Name and namespace of the agent's own pod, if its manifest sets them."""
     return os.environ.get("POD_NAME") or None, os.environ.get("POD_NAMESPACE") or None
 
 
 def config_or_none(arguments: Namespace, default: str) -> tuple[Config, Loaded | None]:
     """The pools of ``--config-file``, or of the default file if there is one.
 
-    Pools with errors are left out, as ``run`` does at its start. Raises ConfigError for a file
-    that was named and cannot be used.
+    Pools with errors are left out, as ``run`` does at its start. Raises ConfigError if a file that
+    was named cannot be used.
     """
     named = arguments.config_file
     source = asyncio.run(read_source(Path(named or default), node_name()))

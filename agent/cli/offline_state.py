@@ -1,4 +1,4 @@
-"""A moment of the agent without an agent: one scan, the configuration, what kubelet says."""
+"""The state of an agent without a running agent: from one scan, the configuration and kubelet."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ KUBELET_LIMIT_S = 2.0
 
 
 def moment_of(arguments: Namespace) -> AgentState:
-    """What an agent with these arguments would know at its start. Raises ConfigError."""
+    """The state of an agent with these arguments after its start. Raises ConfigError."""
     roots = roots_of(arguments)
     config, loaded = config_or_none(arguments, DEFAULT_CONFIG_FILE)
     for line in loaded.lines() if loaded else ():
@@ -57,18 +57,18 @@ def moment_of(arguments: Namespace) -> AgentState:
 
 
 def _held(roots: Roots, config: Config) -> AllocatedDevices:
-    """Who holds what, if kubelet says so; not to know is normal on a recorded host."""
+    """The devices that pods hold, by kubelet's reports; none on a recorded host."""
     resources = {p.resource for p in config.pools}
     claims = CheckpointReader(roots).read()
     holders = {c.device_id: PodOwner(c.resource, uid=c.pod_uid) for c in claims or ()}
     if roots.pod_resources_socket.is_socket():
-        asked = list_pod_resources(
+        request = list_pod_resources(
             roots, resources, AgentPod(node=node_name()), limit_s=KUBELET_LIMIT_S
         )
-        if (told := asyncio.run(asked)) is not None:
+        if (report := asyncio.run(request)) is not None:
             listed = {
                 device_id: PodOwner(h.resource, h.pod, h.namespace, h.container)
-                for device_id, h in told.by_device.items()
+                for device_id, h in report.by_device.items()
             }
-            holders = listed if told.is_complete else {**holders, **listed}
+            holders = listed if report.is_complete else {**holders, **listed}
     return AllocatedDevices(holders=holders)

@@ -25,9 +25,9 @@ from agent.startup import shorten_switch_interval, use_one_malloc_arena
 
 
 def command(arguments: Namespace) -> int:
-    """Run until asked to stop; returns the exit code. A bug is 1.
+    """Run until a stop signal; returns the exit code, 1 after an unexpected exception.
 
-    Raises AgentError for what was foreseen, for people to read; a stream of JSON has an event.
+    Raises AgentError for expected errors, which are printed; a JSON log has an event instead.
     """
     level = arguments.verbosity if arguments.verbosity is not None else arguments.log_level
     logs.configure(logs.parse_level(level), arguments.log_format, dropped_record=_dropped_record)
@@ -60,18 +60,18 @@ def _run(arguments: Namespace) -> int:
         asyncio.run(life)
     except AgentError:
         raise
-    except Exception as error:  # noqa: BLE001 - a bug: told whole, and the process ends
-        if (foreseen := _foreseen(error)) is not None:
-            raise foreseen from None
+    except Exception as error:  # noqa: BLE001 - a bug: logged with its traceback, ends the process
+        if (expected := _expected(error)) is not None:
+            raise expected from None
         logs.emit_crash(AgentFailed(error=_first_of(error)), error)
         return 1
     finally:
-        life.close()  # a stop signal may have come before it began
+        life.close()  # if a stop signal came before it started
     return 0
 
 
-def _foreseen(error: Exception) -> AgentError | None:
-    """The foreseen fault inside a group, if there is nothing else in it."""
+def _expected(error: Exception) -> AgentError | None:
+    """The expected error in an exception group that has nothing else."""
     if isinstance(error, ExceptionGroup) and error.split(AgentError)[1] is None:
         return next(e for e in _leaves(error) if isinstance(e, AgentError))
     return None
@@ -93,7 +93,7 @@ def run_options(arguments: Namespace) -> RunOptions:
     """The arguments of ``run`` as one value. Raises UsageError."""
     roots = roots_of(arguments)
     if arguments.http_address:
-        from agent.http.address import parse_address  # noqa: PLC0415 - only where it is asked for
+        from agent.http.address import parse_address  # noqa: PLC0415 - only with --http-address
 
         parse_address(arguments.http_address)
     pod_name, pod_namespace = own_pod()

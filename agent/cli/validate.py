@@ -1,4 +1,4 @@
-"""``validate``: every problem of a configuration file for people, then what came of each pool."""
+"""``validate``: prints every problem of a configuration file, then the result for each pool."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def run_validate(
 ) -> int:
     """Print all problems and a summary; 2 if there is any error, else 0.
 
-    With a snapshot it also says which selectors can match nothing on that host; these are no
-    problems of the file and leave the exit code alone.
+    With a snapshot it also prints which selectors match nothing on that host; these are not
+    problems of the file and do not change the exit code.
     """
     source = asyncio.run(read_source(path, node_name))
     if source.state is not SourceState.READ:
@@ -69,7 +69,7 @@ def command(arguments: Namespace) -> int:
 
 
 def _without_file(source: SourceResult, out: TextIO) -> int:
-    """A file that was named must be there; a directory may well hold none for this node."""
+    """Report a missing file: an error if a file was named, but not for a folder without one."""
     is_fine = source.state in {SourceState.NO_KEY, SourceState.NO_FILE}
     _print(f"{source.path}: {'note' if is_fine else 'error'}: {source.message}", out)
     return 0 if is_fine else 2
@@ -77,20 +77,22 @@ def _without_file(source: SourceResult, out: TextIO) -> int:
 
 def _summary(loaded: Loaded) -> Iterator[str]:
     counts = Counter(p.severity for p in loaded.problems)
-    found = ", ".join(_count(counts[s], str(s)) for s in Severity if counts[s]) or "no problems"
+    problem_counts = (
+        ", ".join(_count(counts[s], str(s)) for s in Severity if counts[s]) or "no problems"
+    )
     if loaded.config is None:
-        yield f"{loaded.source}: the file is refused as a whole ({found})"
+        yield f"{loaded.source}: the file is refused as a whole ({problem_counts})"
         return
     accepted, refused = loaded.config.pools, loaded.refused
     if not accepted and not refused:
-        yield f"{loaded.source}: no pools ({found})"
+        yield f"{loaded.source}: no pools ({problem_counts})"
         return
-    told = f"{_count(len(accepted), 'pool')} accepted, {len(refused)} refused"
-    yield f"{loaded.source}: {told} ({found})"
+    pool_counts = f"{_count(len(accepted), 'pool')} accepted, {len(refused)} refused"
+    yield f"{loaded.source}: {pool_counts} ({problem_counts})"
     yield from (f"  accepted {pool.resource} ({pool.kind})" for pool in accepted)
-    for gone in refused:
-        name = printable(gone.resource or "a pool without a name")
-        yield f"  refused  {name} (resourceList[{gone.index}])"
+    for refused_pool in refused:
+        name = printable(refused_pool.resource or "a pool without a name")
+        yield f"  refused  {name} (resourceList[{refused_pool.index}])"
 
 
 def _on_host(loaded: Loaded, snapshot: Snapshot | None) -> Iterator[str]:
@@ -102,8 +104,8 @@ def _on_host(loaded: Loaded, snapshot: Snapshot | None) -> Iterator[str]:
 
 
 def _hints(pool: PoolConfig, snapshot: Snapshot) -> tuple[str, ...]:
-    told = (hint for s in pool.selectors for hint in diagnose(s, pool.kind, snapshot))
-    return tuple(dict.fromkeys(told))
+    hints = (hint for s in pool.selectors for hint in diagnose(s, pool.kind, snapshot))
+    return tuple(dict.fromkeys(hints))
 
 
 def _count(number: int, noun: str) -> str:
@@ -111,6 +113,6 @@ def _count(number: int, noun: str) -> str:
 
 
 def _print(line: str, out: TextIO) -> None:
-    """One line, whatever the terminal's encoding can show."""
+    """Print one line, with escapes for characters that the stream's encoding does not have."""
     encoding = out.encoding or "utf-8"
     out.write(line.encode(encoding, "backslashreplace").decode(encoding) + "\n")

@@ -19,9 +19,9 @@ _STYLES = {"debug": DIM, "warning": WARN, "error": BAD}
 
 
 def command(arguments: Namespace) -> int:
-    """Follow until interrupted, or until the agent was told to stop.
+    """Print events until interrupted, or until the agent stops after a stop signal.
 
-    Raises NoAgentError where no agent runs, and where it ends without having been told to.
+    Raises NoAgentError if no agent runs, and if it ends without a stop signal.
     """
     asyncio.run(_follow(roots_of(arguments).run, arguments))
     return 0
