@@ -44,7 +44,7 @@ def configuration() -> str:
             "",
             "## Limits",
             "",
-            "A configuration that exceeds a limit is rejected, with the limit, the value and its line.",
+            "A configuration that exceeds a limit is rejected, with the limit, value and place.",
             "",
             "| what | at most |",
             "|---|---|",
@@ -144,7 +144,7 @@ def command_line() -> str:
         "",
         "Without a command, `run` is used. Options may be spelled as for the Go plugin: with one",
         "dash or two, with `=` or a second word, with `--strict=true`. Exit codes: 0 success, or",
-        "stopped by a signal; 1 failure, or `status` reports that the agent is not ready; 2 invalid",
+        "stopped by a signal; 1 failure, or `status` of an agent that is not ready; 2 invalid",
         "configuration or arguments; 128 + N ended at once by a second stop signal N.",
         "",
         "| command | purpose |",
@@ -178,12 +178,12 @@ def _command(name: str, parser: _Parser) -> Iterator[str]:
         yield from ("", "| argument | meaning |", "|---|---|")
         yield from (f"| `{spelled}` | {meaning} |" for spelled, meaning in rows)
     if len(shown) < len(actions):
-        hidden = (n for a in actions if a not in shown for n in a.option_strings)
+        hidden = ", ".join(f"`{n}`" for a in actions if a not in shown for n in a.option_strings)
         yield from (
             "",
             "Manifests of the Go plugin may also have the following options; `-v` with a number is",
+            f"the same as `--log-level`, the others have no effect: {hidden}.",
         )
-        yield f"the same as `--log-level`, the others have no effect: {', '.join(f'`{n}`' for n in hidden)}."
 
 
 def _value(action: argparse.Action) -> str:
