@@ -29,7 +29,9 @@ def roots_of(arguments: Namespace) -> Roots:
     if host.is_file():
         host = _unpacked(host)
     if not host.is_dir():
-        raise UsageError(f"--host-root {arguments.host_root}: there is no such folder or recorded host")
+        raise UsageError(
+            f"--host-root {arguments.host_root}: there is no such folder or recorded host"
+        )
     roots = Roots(host, arguments.kubelet_dir)
     if not roots.is_real_host:
         _check_facts(roots, go_on=arguments.command == "run")
