@@ -81,15 +81,16 @@ def with_generated(schema: dict[str, Any], values: list[Value]) -> dict[str, Any
 
 def _cdi_vendors() -> dict[str, Any]:
     """With CDI each prefix is a CDI vendor: a letter first, and two characters or more."""
-    prefix = {"properties": {"resourcePrefix": {"pattern": "^[a-z].*[a-z0-9]$"}}}
+    vendor = {"pattern": "^[a-z].*[a-z0-9]$"}
+    pool = {"patternProperties": {"^[rR]esourcePrefix$": vendor}}
     pools = {
-        "resourceList": {"items": prefix},
-        "nodes": {"additionalProperties": {"items": prefix}},
+        "resourceList": {"items": pool},
+        "nodes": {"additionalProperties": {"items": pool}},
     }
     switched_on = {"properties": {"enabled": {"const": True}}, "required": ["enabled"]}
     return {
         "if": {"properties": {"cdi": switched_on}, "required": ["cdi"]},
-        "then": {"properties": {**prefix["properties"], "config": {"properties": pools}}},
+        "then": {"properties": {"resourcePrefix": vendor, "config": {"properties": pools}}},
     }
 
 

@@ -28,8 +28,11 @@ def configuration() -> str:
             "match without regard to case; null is absent; an empty list is no filter. Keys marked",
             "with * are extensions. `sriov-agent validate FILE` checks a file.",
             "",
-            "`sriov-agent schema` prints the [JSON Schema](configuration.schema.json) of the file.",
-            'Editors find it by a key `"$schema"` beside `"resourceList"`; the agent ignores it.',
+            "`sriov-agent schema` prints the [JSON Schema](configuration.schema.json) of the file,",
+            "which is `agent/configuration.schema.json` of the package. Editors find it by a key",
+            '`"$schema"` beside `"resourceList"`; the agent ignores it. The schema accepts the',
+            "canonical spelling of a key, and Go's, such as `IsRdma`, which the operator of the Go",
+            "plugin writes. The agent accepts more: any letter case, with a hint, and null.",
             "",
             "## Keys of a pool",
             "",
@@ -228,6 +231,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "cli.md": command_line,
     "configuration.md": configuration,
     "configuration.schema.json": schema.text,
+    "../agent/configuration.schema.json": schema.text,  # in the wheel, for other tools
     "log-events.md": log_events,
     "metrics.md": metrics,
 }

@@ -13,8 +13,8 @@ from typing import TextIO
 from agent.cli.discover import ALL_NEEDS
 from agent.cli.inputs import node_name, roots_of, wants_netlink
 from agent.config.load import Loaded, load_config
-from agent.config.problems import printable
-from agent.config.schema import PoolConfig, Severity
+from agent.config.problems import Severity, printable
+from agent.config.schema import PoolConfig
 from agent.config.source import SourceResult, SourceState, read_source
 from agent.discovery.scan import scan
 from agent.model.pci_class import class_need

@@ -1,5 +1,6 @@
-"""Turns the configuration file into frozen records, or into problems that people can act on.
+"""Turns the configuration file into frozen records, or into problems with their positions.
 
-``source`` reads the bytes, ``json_text`` and ``json_positions`` make values with places of them,
-``load`` and ``pool`` make records and problems, ``legacy`` and ``foreign`` know other layouts.
+``source`` reads the bytes. ``text_decoding`` and ``json_positions`` make values with positions of
+them. ``load``, ``pool`` and ``converter`` make records of these by ``schema``. ``legacy`` and
+``other_formats`` recognise other layouts.
 """

@@ -10,7 +10,7 @@ import re
 from json import JSONDecodeError, JSONDecoder
 from typing import Any
 
-from agent.attrs_classes import frozen
+from agent.attrs_classes import fast_record
 from agent.config.json_errors import (
     JsonSyntaxError,
     bad_end,
@@ -37,7 +37,7 @@ _EXACT_DIGITS = 18
 _STRINGS = JSONDecoder()
 
 
-@frozen(eq=False)
+@fast_record(eq=False, unsafe_hash=False)
 class Node:
     """A value and where it starts."""
 
@@ -47,7 +47,7 @@ class Node:
     """Offset in characters."""
 
 
-@frozen(eq=False)
+@fast_record(eq=False, unsafe_hash=False)
 class Member:
     """A key of an object, where it starts, and its value."""
 
@@ -56,7 +56,7 @@ class Member:
     node: Node
 
 
-@frozen(eq=False)
+@fast_record(eq=False, unsafe_hash=False)
 class Object:
     """An object with its members in file order, duplicate keys included."""
 

@@ -1,4 +1,4 @@
-"""The v2 layout of the Go plugin's file: recognised, named, and written anew in today's form."""
+"""Recognises the v2 layout of the Go plugin's file and rewrites its pools in the current form."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from agent.attrs_classes import frozen
+from agent.config.fields import find_kind
 from agent.config.json_positions import Member, Object
-from agent.config.pool_keys import POOL_KEYS
-from agent.config.problems import Located, found, plain, quoted
+from agent.config.problems import Located, describe, plain, quoted
+from agent.config.schema import POOL_KEYS
 from agent.kinds import KINDS, NET_DEVICE, Kind
 from agent.selectors import SELECTORS, Selector, Shape
 from agent.selectors.addresses import PCI_ADDRESSES
@@ -27,16 +28,14 @@ _OLD_TYPES: dict[str, dict[str, Any]] = {
     "rdma": {IS_RDMA.key: True},
 }
 """Device types of the v2 layout, and of forks of it, in lower case -> the selectors they meant."""
-_KINDS = {name.lower(): kind for name, kind in KINDS.items()}
 _PRIVATE = "additionalInfo"
 _STILL_READ = tuple(
     k for k in POOL_KEYS if k not in {"resourceName", "resourcePrefix", "deviceType", _PRIVATE}
 )
-"""Keys that today's form of a pool keeps; no value of additionalInfo is ever shown."""
-
+"""Keys that are kept in the current form; values of additionalInfo are never shown."""
 
 _TRANSLATED = {"rootdevices", "sriovmode", "devicetype", "resourcename", "resourceprefix"}
-"""Keys, in lower case, whose meaning today's form has in other words."""
+"""Keys, in lower case, that the current form expresses in another way."""
 _MOST_LISTED = 5
 
 
@@ -44,37 +43,37 @@ _MOST_LISTED = 5
 class V2Pool:
     """A pool of the v2 layout."""
 
-    dead_words: tuple[str, ...]
-    """What in it is not read any more, as people wrote it."""
+    old_words: tuple[str, ...]
+    """What in it is no longer read, as the file spells it."""
     translated: dict[str, Any] | None
-    """The same pool in today's form, without additionalInfo; None if it cannot be translated."""
+    """The same pool in the current form, without additionalInfo; None = not translatable."""
     omitted: tuple[str, ...] = ()
-    """What today's form does not show, with the reason; one clause each."""
+    """What ``translated`` does not show, with the reason; one clause each."""
 
     @property
     def message(self) -> str:
-        """What it is, why it is refused, and what today's form leaves out."""
-        words = ", ".join(self.dead_words)
+        """What it is, why it is refused, and what the translation omits."""
+        words = ", ".join(self.old_words)
         text = f"v2 layout: {words} went out of use, selectors took their place; pool refused"
         return "; ".join((text, *self.omitted))
 
 
 def read_v2_pool(at: Located) -> V2Pool | None:
-    """A pool without selectors but with the words of the v2 layout; None for any other."""
+    """A pool without selectors but with keys of the v2 layout; None for any other pool."""
     if not isinstance(at.value, Object):
         return None
     members = {m.key.lower(): m for m in at.value.members if m.node.value is not None}
     if "selectors" in members or not members.keys() & {"rootdevices", "sriovmode"}:
         return None
-    dead = [members[key].key for key in ("rootdevices", "sriovmode") if key in members]
+    old = [members[key].key for key in ("rootdevices", "sriovmode") if key in members]
     device_type = _text(members.get("devicetype"))
     if device_type and device_type not in KINDS:
-        dead.append(f"deviceType {quoted(device_type)}")
-    return _translate(members, device_type.lower(), tuple(dead))
+        old.append(f"deviceType {quoted(device_type)}")
+    return _translate(members, device_type.lower(), tuple(old))
 
 
-def dead_device_type(word: str) -> str | None:
-    """Words for a device type of the v2 layout in a pool of today's."""
+def old_device_type(word: str) -> str | None:
+    """The message for a device type of the v2 layout in a current pool; None for any other."""
     meant = _OLD_TYPES.get(word.lower())
     if not meant:
         return None
@@ -83,7 +82,7 @@ def dead_device_type(word: str) -> str | None:
 
 
 def misplaced(member: Member) -> str | None:
-    """Words for a key beside ``selectors`` that belongs inside, or nowhere any more."""
+    """The message for a key beside ``selectors`` that belongs inside or is no longer read."""
     lower = member.key.lower()
     if lower == "sriovmode":
         return f"{member.key} is of the v2 layout, not read: rootDevices inside selectors means VFs"
@@ -95,7 +94,7 @@ def misplaced(member: Member) -> str | None:
 
 
 def _as_selector(shape: Shape, value: object) -> str:
-    """A value as its selector is written, as far as it can be shown."""
+    """A value as it is written inside ``selectors``, as far as it can be shown."""
     if shape is Shape.BOOL:
         return str(value).lower() if isinstance(value, bool) else "true"
     if shape is Shape.CHOICE:
@@ -106,16 +105,16 @@ def _as_selector(shape: Shape, value: object) -> str:
     return "[...]"
 
 
-def _translate(members: dict[str, Member], device_type: str, dead_words: tuple[str, ...]) -> V2Pool:
-    """The pool in today's form, as far as it says which devices it means."""
+def _translate(members: dict[str, Member], device_type: str, old_words: tuple[str, ...]) -> V2Pool:
+    """The pool in the current form, if it names its devices."""
     name, prefix = _text(members.get("resourcename")), _text(members.get("resourceprefix"))
     key = ROOT_DEVICES.key if _is_true(members.get("sriovmode")) else PCI_ADDRESSES.key
     addresses, others = _addresses(members.get("rootdevices"), SELECTORS[key])
     if not name or not addresses:
         values = f": {_first(others)}" if others else ""
         lacks = f"rootDevices holds no PCI address{values}" if name else "it has no resourceName"
-        return V2Pool(dead_words, None, (f"it cannot be shown in today's form, since {lacks}",))
-    kind = _KINDS.get(device_type, NET_DEVICE)
+        return V2Pool(old_words, None, (f"it cannot be shown in today's form, since {lacks}",))
+    kind = find_kind(device_type) or NET_DEVICE
     required = {k: SELECTORS[k].example for k in required_selectors(kind)}
     beside = {
         k: plain(members[k.lower()].node)
@@ -129,13 +128,13 @@ def _translate(members: dict[str, Member], device_type: str, dead_words: tuple[s
     translated = {**named, "resourceName": name, **typed, **kept, "selectors": selectors}
     shown = {*_TRANSLATED, _PRIVATE.lower(), *(k.lower() for k in (*beside, *kept))}
     keys = [m.key for lower, m in members.items() if lower not in shown]
-    return V2Pool(dead_words, translated, tuple(_omitted(members, others, keys, kind)))
+    return V2Pool(old_words, translated, tuple(_omitted(members, others, keys, kind)))
 
 
 def _omitted(
     members: dict[str, Member], others: list[str], keys: list[str], kind: Kind
 ) -> Iterator[str]:
-    """What today's form leaves out: values without an address, keys, and additionalInfo."""
+    """What the translation omits: values without an address, keys, and additionalInfo."""
     if others:
         yield f"left out below, since they are no PCI addresses: {_first(others)}"
     if keys:
@@ -145,7 +144,7 @@ def _omitted(
 
 
 def _is_true(member: Member | None) -> bool:
-    """SriovMode as a boolean, or as the text of one, which the v2 layout's readers refused."""
+    """SriovMode as a boolean or as its text, which readers of the v2 layout refused."""
     value = member.node.value if member else None
     return value is True or (isinstance(value, str) and value.strip().lower() == "true")
 
@@ -153,7 +152,7 @@ def _is_true(member: Member | None) -> bool:
 def _addresses(member: Member | None, selector: Selector) -> tuple[list[str], list[str]]:
     """The addresses, in normal form and each once, and the texts of all other values.
 
-    PFs may have ranges of VFs.
+    An address of a PF may have ranges of VFs.
     """
     raw = plain(member.node) if member else []
     addresses: dict[str, None] = {}
@@ -162,7 +161,7 @@ def _addresses(member: Member | None, selector: Selector) -> tuple[list[str], li
         try:
             addresses[str(selector.parse(value if isinstance(value, str) else ""))] = None
         except ValueError:
-            others.append(quoted(value) if isinstance(value, str) else found(value))
+            others.append(quoted(value) if isinstance(value, str) else describe(value))
     return list(addresses), others
 
 

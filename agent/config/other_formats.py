@@ -1,17 +1,17 @@
-"""Files that are not ours but are often given in place of one: what they are, and what to do."""
+"""Recognises other files that are often given instead of a configuration, and says what to do."""
 
 from __future__ import annotations
 
 import re
 
 from agent.config.json_positions import Node, Object
-from agent.config.pool_keys import RESOURCE_LIST
 from agent.config.problems import plain, quoted
+from agent.config.schema import RESOURCE_LIST
 
 _YAML_LINE = re.compile(r"^(?:---|-\s|[A-Za-z_][\w.-]*:(?:\s|$))")
 _YAML_KIND = re.compile(r"^kind:\s*[\"']?(\w+)", re.MULTILINE)
 _LOOKED_AT = 65536
-"""How much of a text is looked at (characters): what a file is shows at its beginning."""
+"""Characters of a text that are examined: the beginning shows what a file is."""
 _POINT_AT_KEY = "mount the ConfigMap and point at the node's own key: "
 _KEY_ARGUMENT = "--config-file /etc/pcidp/$(NODE_NAME)"
 _MANIFESTS = {
@@ -25,7 +25,7 @@ _MANIFESTS = {
 
 
 def recognise(root: Node) -> str | None:
-    """What a JSON file without a resource list is; None if it is like nothing known."""
+    """What a JSON file without a resource list is; None = unknown."""
     if isinstance(root.value, tuple):
         return _list(root.value)
     if not isinstance(root.value, Object):
@@ -67,7 +67,7 @@ def _single_pool(root: Node) -> str | None:
 
 
 def recognise_text(text: str) -> str | None:
-    """What a text that is not JSON is; None where it may well have been meant as JSON."""
+    """What a text that is not JSON is; None if it may be meant as JSON."""
     head = text[:_LOOKED_AT]
     first = next((s for line in head.splitlines() if (s := line.strip()) and s[0] != "#"), "")
     if not _YAML_LINE.match(first):
@@ -95,7 +95,7 @@ def _is_pool(node: Node) -> bool:
 
 
 def _holds_config(node: Node) -> bool:
-    """An object with a resource list, or the same as text, as ``data`` of a ConfigMap has it."""
+    """An object with a resource list, or its text, as in ``data`` of a ConfigMap."""
     if isinstance(node.value, str):
         return f'"{RESOURCE_LIST}"' in node.value
     value = plain(node) if isinstance(node.value, Object) else {}

@@ -1,9 +1,9 @@
-"""Rows for the documentation of the configuration file, from the tables that loading uses."""
+"""The rows of the reference page of the configuration file, from the keys and selectors."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from agent.attrs_classes import frozen
 from agent.config.json_positions import MAX_DEPTH, MAX_VALUES
@@ -15,7 +15,7 @@ from agent.config.limits import (
     MAX_SELECTOR_OBJECTS,
     MAX_VALUES_OF_FILE,
 )
-from agent.config.pool_keys import POOL_KEYS
+from agent.config.schema import POOL_KEYS, Key
 from agent.config.source import MAX_BYTES
 from agent.kinds import KINDS
 from agent.selectors import SELECTORS
@@ -34,15 +34,21 @@ class Row:
     example: str
     """JSON, as a member of its object."""
     is_extension: bool = False
-    """Not known to the Go plugin."""
+    """Whether the Go plugin ignores it."""
 
 
-def pool_rows() -> Iterator[Row]:
-    """The keys of a pool."""
-    kinds = tuple(KINDS)
-    for key in POOL_KEYS.values():
-        example = _member(key.key, key.example)
-        yield Row(key.key, kinds, key.meaning, key.allowed, example, key.is_extension)
+def pool_rows(keys: Mapping[str, Key] = POOL_KEYS, parent: str = "") -> Iterator[Row]:
+    """The keys of a pool, each followed by the keys of the object that is its value."""
+    for key in keys.values():
+        yield Row(
+            parent + key.name,
+            tuple(KINDS),
+            key.meaning,
+            key.allowed,
+            _member(key.name, key.example),
+            key.is_extension,
+        )
+        yield from pool_rows(key.members, f"{parent}{key.name}.")
 
 
 def selector_rows() -> Iterator[Row]:
@@ -58,7 +64,7 @@ def selector_rows() -> Iterator[Row]:
 
 
 def limit_rows() -> Iterator[tuple[str, int]]:
-    """What is limited in a configuration, and how."""
+    """What is limited in a configuration, and its limit."""
     yield "bytes of the file", MAX_BYTES
     yield "values of any kind in the file", MAX_VALUES
     yield "levels of nesting", MAX_DEPTH

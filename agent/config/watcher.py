@@ -19,7 +19,8 @@ from agent import blocking, logs
 from agent.attrs_classes import frozen
 from agent.bus import Bus
 from agent.config.load import Loaded, load_config
-from agent.config.schema import Config, Severity
+from agent.config.problems import Severity
+from agent.config.schema import Config
 from agent.config.source import (
     CONFIG_MAP_LINK,
     FALLBACK_KEY,

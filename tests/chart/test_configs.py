@@ -10,7 +10,7 @@ import yaml
 
 from agent.cli.arguments import parse
 from agent.config.load import load_config
-from agent.config.pool_keys import POOL_KEYS
+from agent.config.schema import POOL_KEYS
 from agent.http.address import parse_address
 from agent.selectors import SELECTORS
 from tests.chart.helm import CHART, EXAMPLES, Document, Helm, container, one
@@ -100,7 +100,7 @@ def test_a_text_reaches_the_agent_byte_for_byte(newest_helm: Helm) -> None:
 
 
 def test_every_key_of_a_pool_can_be_set_in_values(newest_helm: Helm) -> None:
-    keys = {key.key: key.example for key in POOL_KEYS.values()}
+    keys = {key.name: key.example for key in POOL_KEYS.values()}
     run_all = {s.key: s.example for s in SELECTORS.values() if s.key != "vdpaType"}
     pools = [
         {**keys, "selectors": run_all},

@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from agent.config.pool_keys import POOL_KEYS
+from agent.config.schema import POOL_KEYS
 from agent.kinds import KINDS
 from agent.selectors import SELECTORS, Selector, Shape
 from tests.fuzz.json_text import Members, Raw

@@ -51,6 +51,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(
 @pytest.mark.parametrize(
     "name",
     [
+        "agent/configuration.schema.json",
         "agent/py.typed",
         "agent/rpc/py.typed",
         "agent/rpc/v1beta1/__init__.py",

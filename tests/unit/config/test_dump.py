@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.config.dump import dump_config, pretty
+from agent.config.dump import dump_config
+from agent.config.json_layout import pretty
 from agent.config.load import load_config
 from agent.config.schema import Config
 

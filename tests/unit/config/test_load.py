@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from agent.config.load import MAX_PROBLEMS, Loaded, RefusedPool, load_config
+from agent.config.problems import Severity
 from agent.config.schema import (
     AllocationPolicy,
     Criterion,
     HealthPolicy,
     PoolConfig,
     SelectorObject,
-    Severity,
 )
 from agent.kinds import ACCELERATOR, NET_DEVICE
 
@@ -44,7 +44,7 @@ def messages(loaded: Loaded) -> list[str]:
 
 
 def test_a_pool_without_extras_has_the_defaults() -> None:
-    assert pool_of(one()) == PoolConfig("intel.com", "r", selectors=(VENDOR,))
+    assert pool_of(one()) == PoolConfig("r", "intel.com", selectors=(VENDOR,))
 
 
 def test_every_key_of_a_pool_is_read() -> None:
@@ -117,7 +117,7 @@ def test_null_is_absent_but_for_a_value_of_additional_info_where_it_is_empty_as_
         )
     )
     assert pool == PoolConfig(
-        "intel.com", "r", selectors=(VENDOR,), additional_info={"0000:86:00.0": {"a": ""}}
+        "r", "intel.com", selectors=(VENDOR,), additional_info={"0000:86:00.0": {"a": ""}}
     )
 
 

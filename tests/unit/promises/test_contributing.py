@@ -256,14 +256,9 @@ def test_a_log_event_is_one_class(copy: PackageCopy) -> None:
     )
 
 
-POOL_KEY = """    PoolKey(
-        "keepIdle",
-        "true = idle devices stay powered.",
-        "true or false",
-        True,
-        SWITCH,
-        is_extension=True,
-    ),"""
+POOL_KEY = """    keep_idle: bool = read_from(
+        Key("keepIdle", "true = idle devices stay powered.", is_extension=True), default=False
+    )"""
 _READ_AND_WRITE = """
 from pathlib import Path
 from agent.config.dump import dump_config
@@ -274,19 +269,10 @@ print(loaded.problems, loaded.config.pools[0].keep_idle, dump_config(loaded.conf
 """
 
 
-def test_a_key_of_a_pool_is_its_lines_in_the_files_that_contributing_names(
-    copy: PackageCopy, host: HostBuilder
-) -> None:
+def test_a_key_of_a_pool_is_one_field_of_its_class(copy: PackageCopy, host: HostBuilder) -> None:
     config = config_file(host, selectors={"vendors": ["8086"]}, keepIdle=True)
-    assert "keepIdle" in copy.agent("validate", config)  # as an unknown key
-    copy.insert(
-        "agent/config/schema.py", "    keep_idle: bool = False", before="^    allow_in_use:"
-    )
-    copy.insert("agent/config/pool_keys.py", POOL_KEY, before=r"^    PoolKey\(\n +\"allowInUse\"")
-    reader = '            keep_idle=self.flag("keepIdle"),'
-    copy.insert("agent/config/pool.py", reader, before="^            allow_in_use=")
-    writer = '    if pool.keep_idle:\n        written["keepIdle"] = True'
-    copy.insert("agent/config/dump.py", writer, before="^    if pool.allow_in_use:")
+    assert 'unknown key "keepIdle", not read' in copy.agent("validate", config)
+    copy.insert("agent/config/schema.py", POOL_KEY, before="^    allow_in_use:")
     assert copy.changed == promised_files("a key of a pool", "keep_idle")
 
     validated = copy.agent("validate", config)
@@ -295,6 +281,10 @@ def test_a_key_of_a_pool_is_its_lines_in_the_files_that_contributing_names(
     loaded = copy.run("-c", _READ_AND_WRITE, str(config))
     assert loaded.startswith("() True ")
     assert '"keepIdle": true' in loaded
+    wrong = config_file(host, selectors={"vendors": ["8086"]}, keepidle="true")
+    reported = copy.agent("validate", wrong)
+    assert '"keepidle" is read as keepIdle' in reported
+    assert 'found the string "true", wanted true or false: write true without quotes' in reported
     copy.generate()
     assert "| `keepIdle`* | netDevice, accelerator, auxNetDevice | true = idle devices stay" in (
         copy.read("docs/configuration.md")
