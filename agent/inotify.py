@@ -15,14 +15,12 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Self, TypeVar
 
+from asyncinotify import Event, Inotify, Mask
+
 from agent import blocking, logs
 from agent.attrs_classes import frozen
 from agent.errno_advice import with_advice
 from agent.events.host import WatchUnavailable
-from agent.startup import stub_find_library
-
-with stub_find_library():
-    from asyncinotify import Event, Inotify, Mask
 
 T = TypeVar("T")
 

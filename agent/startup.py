@@ -1,134 +1,110 @@
-"""A lean process: imports without what the agent has no use for, one heap, a loop that is not held.
-
-Libraries import modules for features that are not used here. What is hidden from them while they
-are imported is there again for whoever asks for it afterwards (docs/adr/0009-lean-imports.md).
-"""
+"""Process settings and imports that make the agent smaller and faster; ADR 9 has the figures."""
 
 from __future__ import annotations
 
 import gc
-import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
-from typing import Any
 
-_NOT_USED = (
-    "ssl",  # asyncio's and grpclib's: 4 MiB of OpenSSL, and all that is spoken to are Unix sockets
-    "pydantic",  # betterproto2's, for messages that are pydantic's dataclasses: 8 MiB
+_NOT_INSTALLED = (
+    "ssl",  # asyncio's and grpclib's: the agent speaks over Unix sockets only
+    "pydantic",  # betterproto2's, for messages that are pydantic dataclasses
 )
-_METADATA = "importlib.metadata"
-_DEFERRED = (
-    "aiofiles.tempfile",  # temporary files, and with them all that compresses files
-    "attr.validators",  # a dozen classes
-    "attrs.validators",
-)
+_METADATA = "importlib.metadata"  # betterproto2's, for its own version: parsers of e-mail and zip
 _M_ARENA_MAX = -8  # glibc's malloc.h
 _SWITCH_INTERVAL_S = 0.001
 
 
 @contextmanager
-def defer_unused_imports() -> Iterator[None]:
-    """Import inside: no TLS, no pydantic, no collections of objects that stay anyway.
+def import_leanly() -> Iterator[None]:
+    """Import inside without TLS and pydantic, and without garbage collection.
 
-    What was imported is frozen at the end, or else the next allocation would have all of it walked
-    through at once, for 20 ms.
+    The libraries work without both. ``importlib.metadata`` is loaded only for more than a version.
+    Afterwards all can be imported as usual: the HTTP server needs ``ssl``. The imported objects
+    stay for the life of the process, so they are frozen: no later collection walks through them.
     """
-    collecting = gc.isenabled()
+    was_collecting = gc.isenabled()
     gc.disable()
-    hidden: dict[str, ModuleType | None] = {n: None for n in _NOT_USED if n not in sys.modules}
-    stand_ins = (_LightMetadata(_METADATA), *map(_Deferred, _DEFERRED))
-    hidden |= {s.__name__: s for s in stand_ins if s.__name__ not in sys.modules}
-    sys.modules.update(hidden)  # type: ignore[arg-type] # None is the documented "not there"
     try:
-        yield
+        with ExitStack() as stack:
+            for name in _NOT_INSTALLED:
+                stack.enter_context(_put_in_place(name, None))
+            stack.enter_context(import_lazily(_METADATA, version=_installed_version))
+            yield
     finally:
-        for name, stand_in in hidden.items():
-            if sys.modules.get(name) is stand_in:
-                del sys.modules[name]
         gc.freeze()
-        if collecting:
+        if was_collecting:
             gc.enable()
 
 
 @contextmanager
-def stub_find_library() -> Iterator[None]:
-    """Import inside what looks for C libraries, and takes those of this process if it finds none.
+def import_lazily(name: str, **attributes: object) -> Iterator[None]:
+    """Let ``import name`` inside load the module only when an attribute is read (PEP 562).
 
-    ``ctypes.util`` finds them by running other programs, and imports all that compresses files.
+    For a module that a library imports and then uses in few of its functions. The ``attributes``
+    that are given do not load it.
     """
-    import ctypes  # noqa: PLC0415 - only for those who need it anyway
+    lazy = ModuleType(name)
 
-    name = f"{ctypes.__name__}.util"
+    def load(attribute: str) -> object:
+        if sys.modules.get(name) is lazy:
+            del sys.modules[name]
+        return getattr(import_module(name), attribute)
+
+    vars(lazy).update(attributes, __getattr__=load)
+    with _put_in_place(name, lazy):
+        yield
+
+
+def _installed_version(distribution: str) -> str:
+    """The version in the name of ``<distribution>-<version>.dist-info``, of the first on the path.
+
+    If no folder is spelled so, the real module is asked.
+    """
+    prefix, suffix = f"{distribution}-", ".dist-info"
+    for folder in map(Path, sys.path):
+        for path in folder.glob(f"{prefix}*{suffix}"):
+            return path.name.removeprefix(prefix).removesuffix(suffix)
+    sys.modules.pop(_METADATA, None)
+    return str(import_module(_METADATA).version(distribution))
+
+
+@contextmanager
+def _put_in_place(name: str, module: ModuleType | None) -> Iterator[None]:
+    """Let ``import name`` inside give ``module``; None = not installed, as Python documents it.
+
+    A module that is imported already stays.
+    """
     if name in sys.modules:
         yield
         return
-    sys.modules[name] = vars(ctypes)["util"] = stand_in = _Deferred(name)
-    vars(stand_in)["find_library"] = lambda _: None
+    sys.modules[name] = module  # type: ignore[assignment] # documented, but not typed
     try:
         yield
     finally:
-        del vars(stand_in)["find_library"]
-        if sys.modules.get(name) is stand_in:
+        if sys.modules.get(name, name) is module:
             del sys.modules[name]
 
 
 def use_one_malloc_arena() -> None:
-    """Let glibc's malloc serve all threads from one heap; other C libraries are left alone.
+    """Let glibc's malloc serve all threads from one arena; does nothing with another C library.
 
-    Scans and passes over many devices run in threads. By default each gets a heap of its own, in
-    which what it freed stays: 2 MiB on a node of 4096 VFs.
+    Scans and passes over many devices run in threads. By default each thread gets an arena, and
+    the memory that the thread frees stays in it: 2 MiB on a node with 4096 VFs.
     """
-    import ctypes  # noqa: PLC0415 - inotify's library has it anyway
+    import ctypes  # noqa: PLC0415 - the inotify library imports it anyway
 
     with suppress(AttributeError):
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
 
 
 def shorten_switch_interval() -> None:
-    """Let whoever waits for a thread at work wait for a millisecond, not for Python's five.
+    """Let a thread that computes give way after 1 ms, not after Python's default of 5 ms.
 
-    Scans and passes over many devices run in threads, and kernel events come in on the loop.
+    Scans and passes over many devices run in threads, while kernel events arrive on the loop.
     """
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
-
-
-class _Deferred(ModuleType):
-    """Stands in for a module until something is asked of it."""
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the real module has
-        if name.startswith("__") and name != "__all__":
-            raise AttributeError(name)
-        return getattr(self._real(), name)
-
-    def _real(self) -> ModuleType:
-        if sys.modules.get(self.__name__) is self:
-            del sys.modules[self.__name__]
-        return import_module(self.__name__)
-
-
-class _LightMetadata(_Deferred):
-    """Stands in for ``importlib.metadata``, which takes e-mail and zip parsers to tell a version.
-
-    Everything but a version that a folder's name tells comes from the real module.
-    """
-
-    def version(self, name: str) -> str:
-        """The version of an installed distribution."""
-        return _version_of_folder(name) or str(self._real().version(name))
-
-
-def _version_of_folder(name: str) -> str | None:
-    """The version in the name of ``<name>-<version>.dist-info``, of the first on the path."""
-    head, tail = f"{name}-", ".dist-info"
-    for folder in sys.path:
-        try:
-            entries = os.listdir(folder or ".")  # noqa: PTH208 - without pathlib's objects
-        except OSError:
-            continue
-        for entry in entries:
-            if entry.startswith(head) and entry.endswith(tail):
-                return entry[len(head) : -len(tail)]
-    return None

@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import NoReturn, TextIO
 
 from agent.errors import AgentError
-from agent.startup import defer_unused_imports
+from agent.startup import import_leanly
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
@@ -64,8 +64,8 @@ def _say(error: AgentError) -> None:
 
 def _dispatch(argv: Sequence[str]) -> int:
     """Run the command: ``command`` of the module of agent.cli that has the command's name."""
-    with defer_unused_imports():
-        from agent.cli.arguments import parse  # noqa: PLC0415 - after unused imports are deferred
+    with import_leanly():
+        from agent.cli.arguments import parse  # noqa: PLC0415 - inside, for lean imports
 
         arguments = parse(argv)
         module = import_module(f"agent.cli.{arguments.command}")

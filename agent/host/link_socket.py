@@ -1,8 +1,8 @@
-"""Events of links and kernel objects, and questions about interfaces: the one adapter to pyroute2.
+"""Link events, kernel uevents and questions about interfaces: the one adapter to pyroute2.
 
-Importing all of pyroute2 costs over 100 ms and 10 MiB, so :func:`open_netlink` imports the parts
-that are needed, a tenth of it, in a worker thread, once the first lists are out. Messages become
-our own records here; nothing of pyroute2 leaves this module.
+Importing pyroute2 takes 0.1 s and 5 MiB, so :func:`open_netlink` imports it in a worker thread
+once kubelet has its first lists (ADR 5). Messages about links become :class:`LinkFact` records
+here; no object of pyroute2 leaves this module.
 """
 
 from __future__ import annotations
@@ -10,11 +10,7 @@ from __future__ import annotations
 import errno
 import socket
 import struct
-import sys
-from collections.abc import AsyncGenerator
-from functools import partial
-from importlib import import_module
-from importlib.util import find_spec, module_from_spec
+from collections.abc import AsyncGenerator, Callable
 from types import TracebackType
 from typing import Any, Self
 
@@ -23,54 +19,44 @@ from agent.events.netlink import NetlinkUnanswered
 from agent.host.rtnl_link import RTM_DELLINK, RTM_NEWLINK, link_fact
 from agent.host.uevents import Overrun, Uevent, follow_uevents, is_drained, open_uevents
 from agent.model.link import LinkFact
-from agent.startup import stub_find_library
+from agent.startup import import_lazily
 
 RECEIVE_BUFFER_BYTES = 8 << 20
 _SO_RCVBUFFORCE = 33  # uapi asm-generic/socket.h; needs CAP_NET_ADMIN
-_RTNLGRP_LINK_MASK = 1  # uapi linux/rtnetlink.h: RTMGRP_LINK
-_RTEXT_FILTER_VF = 1  # uapi linux/rtnetlink.h
-_RTEXT_FILTER_SKIP_STATS = 8  # with its statistics the list of 256 VFs passes what netlink can nest
-_QUESTION = _RTEXT_FILTER_VF | _RTEXT_FILTER_SKIP_STATS
-_LINK_HEADER = struct.Struct("=4xH10xBxHi")  # type of nlmsghdr; family, type, index of ifinfomsg
-_IFINFOMSG = (  # struct ifinfomsg, as pyroute2 declares structures
-    ("family", "B"),
-    ("__align", "x"),
-    ("ifi_type", "H"),
-    ("index", "i"),
-    ("flags", "I"),
-    ("change", "I"),
-)
-_ASKED = ((3, "IFLA_IFNAME", "asciiz"), (29, "IFLA_EXT_MASK", "uint32"))
-_FACT = "fact"
+_RTMGRP_LINK = 1  # uapi linux/rtnetlink.h
 _RTM_GETLINK = 18
-_LINK_MESSAGES = (RTM_NEWLINK, RTM_DELLINK)
-_NLM_F_REQUEST = 1  # uapi linux/netlink.h; an ACK after the answer nobody would take
+_RTEXT_FILTER_VF = 1
+_RTEXT_FILTER_SKIP_STATS = 8  # with statistics, a list of 256 VFs exceeds what netlink can nest
+_EXT_MASK = _RTEXT_FILTER_VF | _RTEXT_FILTER_SKIP_STATS
+_NLM_F_REQUEST = 1  # uapi linux/netlink.h; pyroute2 would keep an acknowledgement for ever
+_HEADER = struct.Struct("=4xHH8xB3xi")  # type, flags of nlmsghdr; family, index of ifinfomsg
 
 
 class Netlink:
     """The open sockets; an async context manager. Socket faults come out as OSError."""
 
-    def __init__(self, events: Any, questions: Any) -> None:
+    def __init__(self, events: Any, questions: Any, link_question: Callable[[str], Any]) -> None:
         self._events = events
         self._questions = questions
+        self._link_question = link_question
+        self._only: frozenset[int] | None = None
         self._uevents: socket.socket | None = None
         self._listening: tuple[socket.socket, ...] = ()
-        """The bare sockets of both kinds of events: pyroute2 denies its own after an overrun."""
+        """Of both kinds of events; pyroute2 refuses access to its socket after an overrun."""
         self.receive_buffer_bytes = 0
-        """What the kernel granted for link events."""
+        """Size of the receive buffer that the kernel granted for link events."""
 
     async def __aenter__(self) -> Self:
         try:
-            for open_socket in (self._events, self._questions):
-                await open_socket.setup_endpoint()
-            await self._events.bind(groups=_RTNLGRP_LINK_MASK)
+            await self._events.bind(groups=_RTMGRP_LINK)
+            await self._questions.bind(groups=0)
             self._uevents = open_uevents()
             self._listening = (self._events.socket, self._uevents)
         except BaseException:
-            await self.close()
+            self.close()
             raise
         for listening in self._listening:
-            self.receive_buffer_bytes = _grow_buffer(listening)
+            self.receive_buffer_bytes = _grow_receive_buffer(listening)
         return self
 
     async def __aexit__(
@@ -79,43 +65,52 @@ class Netlink:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self.close()
+        self.close()
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Close all sockets."""
         if self._uevents is not None:
             self._uevents.close()
-        for open_socket in (self._events, self._questions):
-            if (closing := open_socket.close()) is not None:
-                await closing
+        self._events.close()
+        self._questions.close()
 
     def is_drained(self) -> bool:
-        """Whether no event waits to be read: from here on the kernel tells of a new overrun."""
+        """Whether all events are read: from then on the kernel reports the next overrun."""
         return all(map(is_drained, self._listening))
 
     def only(self, ifindexes: frozenset[int] | None) -> None:
-        """Drop events of other interfaces unread; None = let all through."""
-        self._events.only = ifindexes
+        """Drop events of other interfaces; None = drop none."""
+        self._only = ifindexes
 
     async def links(self) -> AsyncGenerator[LinkFact | Overrun, None]:
-        """Every link event from now on."""
+        """Link events of the wanted interfaces from now on."""
         async for message in _messages(self._events):
-            yield message if isinstance(message, Overrun) else message[_FACT]
+            if isinstance(message, Overrun):
+                yield message
+                continue
+            if not isinstance(message, _LinkMessage):
+                continue
+            # A port that leaves a bridge is reported as RTM_DELLINK of AF_BRIDGE, yet still exists.
+            is_wanted = self._only is None or message.ifindex in self._only
+            if is_wanted and message.family == socket.AF_UNSPEC:
+                yield message.fact()
 
     def uevents(self) -> AsyncGenerator[Uevent | Overrun, None]:
-        """Every kernel uevent from now on."""
+        """Kernel uevents from now on."""
         if self._uevents is None:
             raise OSError(errno.EBADF, "the netlink sockets are not open")
         return follow_uevents(self._uevents)
 
     async def ask(self, name: str) -> LinkFact | None:
-        """One interface with its VFs' policies; None = it is not in this namespace.
+        """An interface with the link policies of its VFs; None = not in this network namespace.
 
-        None too where the kernel answers with another error, or the name is no text that can be
-        asked for, which is told once: what cannot be known counts as healthy.
+        Also None if the kernel answers with another error, or if the name cannot be encoded: this
+        is logged once per interface, and an unknown link counts as healthy.
         """
         try:
-            answers = await self._questions.link(name)
+            question = self._link_question(name)
+            answers = await self._questions.nlm_request(question, _RTM_GETLINK, _NLM_F_REQUEST)
+            messages = [message async for message in answers]
         except Exception as error:
             code = getattr(error, "code", None)
             is_answer = code is not None and not isinstance(error, OSError)
@@ -124,11 +119,28 @@ class Netlink:
             if code != errno.ENODEV:
                 logs.emit_once(NetlinkUnanswered(interface=name, error=str(error)), name)
             return None
-        return next((message[_FACT] for message in answers), None)
+        return next((message.fact() for message in messages), None)
+
+
+class _LinkMessage(dict[str, Any]):
+    """A link message for pyroute2's ``register_policy()`` that decodes to a LinkFact (ADR 14)."""
+
+    def __init__(self, data: bytes, offset: int) -> None:
+        kind, flags, family, ifindex = _HEADER.unpack_from(data, offset)
+        super().__init__(header={"type": kind, "flags": flags})
+        self.family = family
+        self.ifindex = ifindex
+        self._at = data, offset
+
+    def decode(self) -> None:
+        """Called by pyroute2; decoding is left to :meth:`fact`, for wanted messages only."""
+
+    def fact(self) -> LinkFact:
+        return link_fact(*self._at)
 
 
 async def _messages(source: Any) -> AsyncGenerator[Any, None]:
-    """Messages of a socket without end; an overrun is told in its place."""
+    """Messages of a socket without end; an overrun is reported at its place among them."""
     while True:
         try:
             async for message in source.get():
@@ -145,7 +157,7 @@ def _errno(error: OSError) -> int | None:
     return code
 
 
-def _grow_buffer(raw: socket.socket) -> int:
+def _grow_receive_buffer(raw: socket.socket) -> int:
     for option in (_SO_RCVBUFFORCE, socket.SO_RCVBUF):
         try:
             raw.setsockopt(socket.SOL_SOCKET, option, RECEIVE_BUFFER_BYTES)
@@ -155,69 +167,22 @@ def _grow_buffer(raw: socket.socket) -> int:
     return raw.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2
 
 
-def is_wanted(data: bytes, ifindexes: frozenset[int] | None) -> bool:
-    """Whether a link message is worth decoding: of a wanted interface, and not a bridge's own.
-
-    A port that leaves a bridge is told as RTM_DELLINK of family AF_BRIDGE; it is still there.
-    Anything but a link message passes: pyroute2 tells of lost messages in the same queue.
-    """
-    if len(data) < _LINK_HEADER.size:
-        return True
-    kind, family, _, ifindex = _LINK_HEADER.unpack_from(data)
-    if kind not in _LINK_MESSAGES:
-        return True
-    return family == socket.AF_UNSPEC and (ifindexes is None or ifindex in ifindexes)
-
-
 async def open_netlink() -> Netlink:
-    """Import pyroute2 off the loop and make the sockets; enter the result to open them."""
+    """Import pyroute2 in a worker thread and create the sockets; entering the result opens them."""
     return await blocking.compute("import", _import_pyroute2)
 
 
 def _import_pyroute2() -> Netlink:
-    """The sockets, of the two modules of pyroute2 that they take."""
-    _pass_by_the_front_door()
-    with stub_find_library():
-        messages: Any = import_module("pyroute2.netlink")
-        sockets: Any = import_module("pyroute2.netlink.nlsocket")
+    with import_lazily("ssl"):  # only pyroute2's probes of TLS servers use it
+        from pyroute2 import AsyncIPRoute  # noqa: PLC0415 - after the first lists
+    from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg  # noqa: PLC0415
 
-    class LinkQuestion(messages.nlmsg):  # type: ignore[misc] # imported late
-        fields = _IFINFOMSG
-        nla_map = _ASKED
+    def link_question(name: str) -> Any:
+        question = ifinfmsg()
+        question["attrs"] = [("IFLA_IFNAME", name), ("IFLA_EXT_MASK", _EXT_MASK)]
+        return question
 
-    class LinkMarshal(sockets.Marshal):  # type: ignore[misc] # imported late
-        def get_parser(self, key: int, flags: int, sequence_number: int) -> Any:
-            if key in _LINK_MESSAGES:
-                return partial(_link_message, key)
-            return super().get_parser(key, flags, sequence_number)
-
-    class LinkSocket(sockets.AsyncNetlinkSocket):  # type: ignore[misc] # imported late
-        marshal_class = LinkMarshal
-        only: frozenset[int] | None = None
-
-        def enqueue(self, data: bytes, addr: object) -> object:
-            return super().enqueue(data, addr) if is_wanted(data, self.only) else None
-
-        async def link(self, name: str) -> list[Any]:
-            question = LinkQuestion()
-            question["attrs"] = [("IFLA_IFNAME", name), ("IFLA_EXT_MASK", _QUESTION)]
-            answers = await self.nlm_request(question, _RTM_GETLINK, _NLM_F_REQUEST)
-            return [message async for message in answers]
-
-    links, questions = (LinkSocket(family=socket.NETLINK_ROUTE) for _ in range(2))
-    return Netlink(links, questions)
-
-
-def _link_message(kind: int, data: bytes, offset: int, length: int) -> dict[str, Any]:
-    """A link message as pyroute2 takes one from a parser, with our own record in it."""
-    header = {"type": kind, "flags": 0, "error": None}
-    return {"header": header, _FACT: link_fact(data[offset : offset + length])}
-
-
-def _pass_by_the_front_door() -> None:
-    """Let parts of pyroute2 be imported without its ``__init__``, which imports all there is.
-
-    The package is there as a name with a path, as long as nobody imported it whole before.
-    """
-    if "pyroute2" not in sys.modules and (spec := find_spec("pyroute2")) is not None:
-        sys.modules["pyroute2"] = module_from_spec(spec)
+    events, questions = AsyncIPRoute(), AsyncIPRoute()
+    for opened in (events, questions):
+        opened.register_policy({RTM_NEWLINK: _LinkMessage, RTM_DELLINK: _LinkMessage})
+    return Netlink(events, questions, link_question)

@@ -1,7 +1,7 @@
-"""Decodes link messages of the kernel into our own record.
+"""Decodes a link message of the kernel to a :class:`LinkFact`.
 
-A library's decoder takes half a millisecond for the fifty attributes of a message, of which six
-matter here; a burst over 32 PFs would delay the first list by 16 ms.
+pyroute2's decoder takes 0.5 ms for the fifty attributes of a message, of which seven are used here;
+for a burst over 32 PFs the loop would be busy for 16 ms before the first list can leave (ADR 14).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from agent.host.netlink import attributes
 from agent.model.link import LinkFact, VfLinkPolicy
 
 RTM_NEWLINK, RTM_DELLINK = 16, 17  # uapi linux/rtnetlink.h
-_HEADERS = struct.Struct("=4xH14xiI4x")  # type of nlmsghdr; index and flags of ifinfomsg
+_HEADERS = struct.Struct("=IH14xiI4x")  # length and type of nlmsghdr; index, flags of ifinfomsg
 _IFLA_IFNAME, _IFLA_MASTER, _IFLA_OPERSTATE = 3, 10, 16  # uapi linux/if_link.h
 _IFLA_VFINFO_LIST, _IFLA_CARRIER = 22, 33
 IFLA_PROP_LIST, _IFLA_ALT_IFNAME = 52, 53
@@ -26,13 +26,13 @@ _OPERSTATES = ("unknown", "notpresent", "down", "lowerlayerdown", "testing", "do
 _VF_POLICIES = tuple(VfLinkPolicy)  # IFLA_VF_LINK_STATE_AUTO, _ENABLE, _DISABLE
 
 
-def link_fact(message: bytes) -> LinkFact:
-    """Our record of an RTM_NEWLINK or RTM_DELLINK message with its header.
+def link_fact(data: bytes, offset: int = 0) -> LinkFact:
+    """The record of the RTM_NEWLINK or RTM_DELLINK message, with its header, at ``offset``.
 
     Names are as Python's file functions show them: bytes that are not UTF-8 are lone surrogates.
     """
-    kind, ifindex, flags = _HEADERS.unpack_from(message)
-    values = dict(attributes(message[_HEADERS.size :]))
+    length, kind, ifindex, flags = _HEADERS.unpack_from(data, offset)
+    values = dict(attributes(data[offset + _HEADERS.size : offset + length]))
     carrier, master = values.get(_IFLA_CARRIER), values.get(_IFLA_MASTER)
     state = values.get(_IFLA_OPERSTATE, b"")[:1]
     return LinkFact(
@@ -57,9 +57,9 @@ def altnames(properties: bytes | None) -> tuple[str, ...]:
 
 
 def _vf_policies(vfs: bytes | None) -> dict[int, VfLinkPolicy] | None:
-    """VF -> its policy, if the driver reports a known one; None without a list of VFs."""
+    """VF index -> policy, for VFs whose driver reports a known one; None without a list of VFs."""
     if vfs is None:
         return None
-    reported = (dict(attributes(vf)).get(_IFLA_VF_LINK_STATE) for _, vf in attributes(vfs))
-    states = (_VF_LINK_STATE.unpack(state) for state in reported if state is not None)
+    values = (dict(attributes(vf)).get(_IFLA_VF_LINK_STATE) for _, vf in attributes(vfs))
+    states = (_VF_LINK_STATE.unpack(value) for value in values if value is not None)
     return {vf: _VF_POLICIES[state] for vf, state in states if state < len(_VF_POLICIES)}

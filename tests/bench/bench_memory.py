@@ -20,7 +20,7 @@ from tests.bench.process import Machine
 from tests.support.host_builder import HostBuilder
 from tests.support.netns import LinkSwitch, NetNamespace, UeventSource
 
-_RESIDENT_AIM_MIB = 36.0
+_RESIDENT_AIM_MIB = 40.0
 _DEVICE_AIM_KIB = 2.0
 _GROWTH_AIM_MIB = 0.5
 _BATCH = 1000

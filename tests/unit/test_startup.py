@@ -16,18 +16,18 @@ def in_a_fresh_python(script: str) -> str:
 
 def test_libraries_are_imported_as_if_there_were_no_tls() -> None:
     script = """
-from agent.startup import defer_unused_imports
-with defer_unused_imports():
+from agent.startup import import_leanly
+with import_leanly():
     import asyncio.sslproto, grpclib.client
 print(asyncio.sslproto.ssl, grpclib.client._ssl)
 """
     assert in_a_fresh_python(script) == "None None"
 
 
-def test_what_was_hidden_is_there_for_whoever_asks_afterwards() -> None:
+def test_a_hidden_module_can_be_imported_afterwards() -> None:
     script = """
-from agent.startup import defer_unused_imports
-with defer_unused_imports():
+from agent.startup import import_leanly
+with import_leanly():
     import asyncio
 import gc, ssl, importlib.metadata
 print(ssl.SSLContext.__name__, importlib.metadata.__file__.endswith(".py"), gc.isenabled())
@@ -35,10 +35,10 @@ print(ssl.SSLContext.__name__, importlib.metadata.__file__.endswith(".py"), gc.i
     assert in_a_fresh_python(script) == "SSLContext True True"
 
 
-def test_a_version_is_told_as_the_real_module_tells_it() -> None:
+def test_a_version_is_read_from_the_name_of_a_folder() -> None:
     script = """
-from agent.startup import defer_unused_imports
-with defer_unused_imports():
+from agent.startup import import_leanly
+with import_leanly():
     from importlib import metadata
     import sys
     print(metadata.version("betterproto2"), "email" in sys.modules)
@@ -50,38 +50,23 @@ with defer_unused_imports():
     "asked",
     [
         "metadata.distribution('betterproto2').version",
-        "metadata.version('Betterproto2')",  # a spelling that no folder has
+        "metadata.version('Betterproto2')",  # no folder is spelled so
     ],
 )
-def test_whatever_else_is_asked_of_versions_is_answered_by_the_real_module(asked: str) -> None:
+def test_the_real_module_answers_all_other_questions_about_versions(asked: str) -> None:
     script = f"""
-from agent.startup import defer_unused_imports
-with defer_unused_imports():
+from agent.startup import import_leanly
+with import_leanly():
     from importlib import metadata
     print({asked})
 """
     assert in_a_fresh_python(script) == metadata.version("betterproto2")
 
 
-def test_what_is_deferred_is_loaded_by_whoever_asks_something_of_it() -> None:
+def test_imported_objects_are_frozen_for_the_garbage_collector() -> None:
     script = """
-import sys
-from agent.startup import defer_unused_imports
-with defer_unused_imports():
-    import aiofiles, attrs
-    print("tempfile" in sys.modules, attrs.validators.__spec__)
-    namespace = {}
-    exec("from attr.validators import *", namespace)
-print(namespace["in_"].__module__, aiofiles.tempfile.TemporaryFile.__module__)
-"""
-    told = in_a_fresh_python(script).split()
-    assert told == ["False", "None", "attr.validators", "aiofiles.tempfile"]
-
-
-def test_what_was_imported_is_not_walked_through_afterwards() -> None:
-    script = """
-from agent.startup import defer_unused_imports
-with defer_unused_imports():
+from agent.startup import import_leanly
+with import_leanly():
     import asyncio
 import gc
 print(gc.get_freeze_count() > 1000, gc.get_count()[0] < 1000)
@@ -89,37 +74,60 @@ print(gc.get_freeze_count() > 1000, gc.get_count()[0] < 1000)
     assert in_a_fresh_python(script) == "True True"
 
 
-def test_a_c_library_is_not_searched_for_where_this_process_has_it() -> None:
+def test_a_module_that_is_imported_already_is_not_hidden() -> None:
+    script = """
+import ssl
+from agent.startup import import_leanly
+with import_leanly():
+    import asyncio.sslproto
+print(asyncio.sslproto.ssl is ssl)
+"""
+    assert in_a_fresh_python(script) == "True"
+
+
+def test_a_module_imported_lazily_is_loaded_when_an_attribute_is_read() -> None:
     script = """
 import sys
-from agent.startup import stub_find_library
-with stub_find_library():
-    import ctypes.util
-    print(ctypes.util.find_library("c"), "shutil" in sys.modules)
-print(ctypes.util.find_library.__module__)
-with stub_find_library():
-    print(ctypes.util.find_library.__module__)
+from agent.startup import import_lazily
+with import_lazily("ssl"):
+    import ssl
+print("ssl" in sys.modules, "_ssl" in sys.modules, ssl.SSLContext.__name__, "_ssl" in sys.modules)
+import ssl as real
+print(real.SSLContext is ssl.SSLContext, real is ssl)
 """
-    assert in_a_fresh_python(script).split() == ["None", "False", "ctypes.util", "ctypes.util"]
+    assert in_a_fresh_python(script).split() == [
+        *("False", "False", "SSLContext", "True"),
+        *("True", "False"),
+    ]
 
 
-def test_modules_that_are_there_already_stay() -> None:
+def test_a_module_imported_lazily_is_loaded_by_a_library_that_uses_it_at_once() -> None:
     script = """
-import importlib.metadata, ssl
-from agent.startup import defer_unused_imports
-with defer_unused_imports():
-    import asyncio.sslproto
-    from importlib import metadata
-print(asyncio.sslproto.ssl is ssl, metadata is importlib.metadata)
+from agent.startup import import_lazily
+with import_lazily("ssl"):
+    from ssl import SSLContext
+    import ssl
+print(SSLContext.__module__, ssl.__spec__.name)
 """
-    assert in_a_fresh_python(script) == "True True"
+    assert in_a_fresh_python(script).split() == ["ssl", "ssl"]
 
 
-def test_hiding_ends_with_an_error_too() -> None:
+def test_a_module_that_is_imported_already_is_not_imported_lazily() -> None:
     script = """
-from agent.startup import defer_unused_imports
+import ssl, sys
+from agent.startup import import_lazily
+with import_lazily("ssl"):
+    print(sys.modules["ssl"] is ssl)
+print(sys.modules["ssl"] is ssl)
+"""
+    assert in_a_fresh_python(script).split() == ["True", "True"]
+
+
+def test_an_exception_ends_the_hiding() -> None:
+    script = """
+from agent.startup import import_leanly
 try:
-    with defer_unused_imports():
+    with import_leanly():
         raise LookupError
 except LookupError:
     import ssl

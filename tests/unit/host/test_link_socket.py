@@ -14,7 +14,7 @@ from typing import TypeVar
 import pytest
 from pyroute2.netlink.rtnl.marshal import MarshalRtnl
 
-from agent.host.link_socket import Netlink, is_wanted, open_netlink
+from agent.host.link_socket import Netlink, open_netlink
 from agent.host.netlink import attribute, request
 from agent.host.rtnl_link import link_fact
 from agent.host.uevents import Overrun, Uevent
@@ -129,7 +129,7 @@ def test_a_port_that_leaves_a_bridge_is_not_gone() -> None:
 
 @pytest.mark.root
 @needs_root
-def test_events_of_interfaces_that_nothing_hangs_on_are_dropped_unread() -> None:
+def test_events_of_interfaces_that_no_device_uses_are_dropped() -> None:
     async def work(netlink: Netlink) -> list[LinkFact]:
         wanted = await netlink.ask("pf0")
         assert wanted is not None
@@ -249,30 +249,6 @@ def test_an_event_that_is_not_about_an_interface_names_none() -> None:
     assert Uevent("move", "/devices/virtual/net/eno1", "net").interface == "eno1"
 
 
-def header(family: int, ifindex: int) -> bytes:
-    return struct.pack("=IHHII", 32, 16, 0, 0, 0) + struct.pack("=BxHiII", family, 1, ifindex, 0, 0)
-
-
-@pytest.mark.parametrize(
-    ("data", "ifindexes", "wanted"),
-    [
-        (header(socket.AF_UNSPEC, 5), None, True),
-        (header(socket.AF_UNSPEC, 5), frozenset({5}), True),
-        (header(socket.AF_UNSPEC, 5), frozenset({6}), False),
-        (header(socket.AF_UNSPEC, 5), frozenset(), False),
-        (header(socket.AF_BRIDGE, 5), frozenset({5}), False),
-        (header(socket.AF_BRIDGE, 5), None, False),
-        (b"short", frozenset({5}), True),
-    ],
-)
-def test_a_datagram_is_decoded_only_if_something_hangs_on_its_interface(
-    data: bytes,
-    ifindexes: frozenset[int] | None,
-    wanted: bool,  # noqa: FBT001
-) -> None:
-    assert is_wanted(data, ifindexes) is wanted
-
-
 def vf_entry(index: int, policy: int | None) -> bytes:
     """One IFLA_VF_INFO: number and address, then the link state where the driver tells it."""
     content = attribute(1, struct.pack("=I", index) + bytes(32))
@@ -356,7 +332,7 @@ class RefusingSocket:
     def __init__(self, error: Exception) -> None:
         self.error = error
 
-    def link(self, _name: str) -> Awaitable[object]:
+    def nlm_request(self, *_: object) -> Awaitable[object]:
         raise self.error
 
 
@@ -373,7 +349,7 @@ class KernelAnswerError(Exception):
 
 
 async def test_an_error_answer_of_the_kernel_is_no_crash_and_told_once(log_lines: LogLines) -> None:
-    netlink = Netlink(None, RefusingSocket(KernelAnswerError("message too long")))
+    netlink = Netlink(None, RefusingSocket(KernelAnswerError("message too long")), str)
     for _ in range(5):
         assert await netlink.ask("pf0") is None
     assert log_lines.fields("netlink.unanswered") == [
@@ -382,10 +358,10 @@ async def test_an_error_answer_of_the_kernel_is_no_crash_and_told_once(log_lines
 
 
 async def test_a_fault_of_the_socket_passes_through() -> None:
-    netlink = Netlink(None, RefusingSocket(OSError(errno.ENOBUFS, "full")))
+    netlink = Netlink(None, RefusingSocket(OSError(errno.ENOBUFS, "full")), str)
     with pytest.raises(OSError, match="full"):
         await netlink.ask("pf0")
     with pytest.raises(SocketGoneError):
-        await Netlink(None, RefusingSocket(SocketGoneError())).ask("pf0")
+        await Netlink(None, RefusingSocket(SocketGoneError()), str).ask("pf0")
     with pytest.raises(ZeroDivisionError):
-        await Netlink(None, RefusingSocket(ZeroDivisionError())).ask("pf0")
+        await Netlink(None, RefusingSocket(ZeroDivisionError()), str).ask("pf0")

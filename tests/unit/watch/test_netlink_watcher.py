@@ -469,7 +469,7 @@ def test_sockets_that_die_are_opened_anew_and_what_was_missed_is_asked_for(
         def broken(*_: object, **__: object) -> None:
             raise OSError(errno.EBADF, "socket died")
 
-        first._questions.link = broken
+        first._questions.nlm_request = broken
         ip("link set peer0 down")
         await at.until(lambda: at.sources.count("netlink") == 1)
         ip("link set peer0 up")
