@@ -70,7 +70,7 @@ def test_an_operators_switch_turns_probes_and_port_off(newest_helm: Helm) -> Non
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
-def test_the_configuration_of_an_example_loads_without_a_word(
+def test_the_configuration_of_an_example_loads_without_a_message(
     newest_helm: Helm, example: Path
 ) -> None:
     documents = newest_helm.documents(example)
@@ -110,7 +110,7 @@ def test_every_key_of_a_pool_can_be_set_in_values(newest_helm: Helm) -> None:
     assert json.loads(data["config.json"]) == {"resourceList": pools}
 
 
-def test_a_refused_pool_is_refused_by_schema_and_loader_alike() -> None:
+def test_a_pool_that_the_loader_refuses_is_invalid_by_the_schema() -> None:
     """The schema is made from the loader's tables; each key it knows, the loader knows."""
     schema = json.loads((CHART / "values.schema.json").read_text("utf-8"))
     assert list(schema["definitions"]["pool"]["properties"]) == list(POOL_KEYS)

@@ -56,7 +56,7 @@ COMMANDS = [
 ]
 
 
-def test_values_and_commands_are_found() -> None:
+def test_the_documentation_has_values_and_commands() -> None:
     assert {str(p.id).rpartition("-")[0] for p in VALUES} == {"install", "quick-start"}
     assert {"README", "install", "migration", "quick-start"} == {
         str(p.id).rpartition("-")[0] for p in COMMANDS
@@ -75,7 +75,7 @@ def test_values_of_the_documentation_render_to_pools_without_a_problem(
 
 
 @pytest.mark.parametrize(("release", "words"), COMMANDS)
-def test_a_helm_command_of_the_documentation_sets_what_the_chart_knows(
+def test_a_helm_command_of_the_documentation_sets_values_of_the_chart(
     release: str, words: list[str], newest_helm: Helm
 ) -> None:
     assert release == "sriov-node-agent", "then the DaemonSet has that name too"

@@ -55,7 +55,7 @@ def serves(
     ("name", "resource"),
     [("go-plugin", "intel.com/intel_sriov_netdevice"), ("operator", "openshift.io/nics")],
 )
-def test_a_manifest_of_the_go_plugin_starts_the_agent_with_only_its_image_changed(
+def test_a_manifest_of_the_go_plugin_starts_the_agent_if_only_its_image_is_changed(
     host: HostBuilder, tmp_path: Path, name: str, resource: str
 ) -> None:
     documents = list(yaml.safe_load_all((MANIFESTS / f"{name}.yaml").read_text("utf-8")))
@@ -73,7 +73,7 @@ def test_the_rendered_daemonset_starts_the_agent(
     serves(host, tmp_path, words, {"NODE_NAME": NODE}, "acme.org/nics")
 
 
-def test_a_nodes_own_list_is_taken_before_that_of_all(
+def test_the_list_of_a_node_comes_before_the_list_for_all_nodes(
     host: HostBuilder, tmp_path: Path, newest_helm: Helm
 ) -> None:
     own = {"nodes": {NODE: [{"resourceName": "own", "selectors": {"drivers": ["iavf"]}}]}}

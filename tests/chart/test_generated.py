@@ -15,7 +15,7 @@ from charts.generate import documented_values
 from tests.chart.helm import CHART, EXAMPLES, REPOSITORY
 
 
-def test_schema_and_readme_are_what_the_generator_makes() -> None:
+def test_schema_and_readme_are_up_to_date_with_the_generator() -> None:
     command = [sys.executable, "charts/generate.py", "--check"]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

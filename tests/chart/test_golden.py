@@ -29,7 +29,7 @@ def _without_blank_lines(text: str) -> str:
 
 
 @pytest.mark.parametrize("name", ["defaults", "pools", "takeover", "pod-monitor", "bare"])
-def test_the_notes_after_an_install_say_how_to_see_it_work(
+def test_the_notes_after_an_install_say_how_to_check_it(
     newest_helm: Helm, name: str, request: pytest.FixtureRequest
 ) -> None:
     golden = GOLDEN / f"{name}.notes.txt"
@@ -40,7 +40,7 @@ def test_the_notes_after_an_install_say_how_to_see_it_work(
 
 
 @pytest.mark.parametrize(("address", "is_local"), [("10.1.1.1", False), ("127.0.0.2", True)])
-def test_the_notes_send_nobody_to_an_address_at_which_nothing_listens(
+def test_the_notes_name_no_address_without_a_listener(
     newest_helm: Helm, address: str, *, is_local: bool
 ) -> None:
     notes = newest_helm.notes({"http": {"enabled": True, "address": address}})

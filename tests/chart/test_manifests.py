@@ -21,7 +21,7 @@ MONITORING = {"metrics": {"dashboard": {"enabled": True}}}
 
 @pytest.mark.parametrize("release", RELEASES)
 @pytest.mark.parametrize("name", MATRIX)
-def test_every_object_is_valid_for_each_release_of_kubernetes(
+def test_every_object_is_valid_for_each_supported_release_of_kubernetes(
     newest_helm: Helm, name: str, release: str
 ) -> None:
     documents = newest_helm.documents(MATRIX[name], MONITORING)
@@ -67,7 +67,7 @@ def test_an_old_kubernetes_is_refused_by_name(newest_helm: Helm) -> None:
 
 
 @pytest.mark.parametrize("name", MATRIX)
-def test_the_pods_have_no_right_that_was_not_asked_for(newest_helm: Helm, name: str) -> None:
+def test_the_pods_have_only_the_configured_rights(newest_helm: Helm, name: str) -> None:
     documents = newest_helm.documents(MATRIX[name])
     pod = one(documents, "DaemonSet")["spec"]["template"]["spec"]
     security = MATRIX[name].get("security", {})
@@ -101,7 +101,7 @@ def test_every_volume_is_mounted_and_every_mount_has_its_volume(newest_helm: Hel
         assert all(d["metadata"].get("namespace") == NAMESPACE for d in documents)
 
 
-def test_the_dashboard_is_the_file_as_it_is(newest_helm: Helm) -> None:
+def test_the_dashboard_is_the_unchanged_file(newest_helm: Helm) -> None:
     documents = newest_helm.documents(MONITORING)
     (dashboard,) = (d for d in documents if d["metadata"]["name"].endswith("-dashboard"))
     assert dashboard["metadata"]["labels"]["grafana_dashboard"] == "1"

@@ -156,7 +156,7 @@ def test_the_schema_refuses_and_names_the_place(helm: Helm, what: str) -> None:
 
 
 @pytest.mark.parametrize("what", CONTRADICTIONS)
-def test_a_contradiction_is_refused_in_words(helm: Helm, what: str) -> None:
+def test_a_contradiction_is_refused_with_an_explanation(helm: Helm, what: str) -> None:
     values, words = CONTRADICTIONS[what]
     with pytest.raises(RefusedError) as refused:
         helm.template(values)

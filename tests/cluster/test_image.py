@@ -57,7 +57,7 @@ def test_the_lock_can_be_installed_on_arm64_without_a_compiler(tmp_path: Path) -
     assert native == {"multidict"}, "everything else is pure Python"
 
 
-def test_the_image_holds_what_is_locked_and_the_agent(image: str) -> None:
+def test_the_image_has_the_locked_packages_and_the_agent(image: str) -> None:
     folder = build.run("ls", "/opt/sriov-agent/lib/python3.13/site-packages")
     found = re.findall(r"^(.+)-([^-]+)\.dist-info$", folder, re.MULTILINE)
     installed = {canonicalize_name(name): version for name, version in found}

@@ -63,11 +63,11 @@ def test_device_nodes_are_seen_and_cannot_be_opened(rig: Rig, pod: dict[str, Any
     assert "Operation not permitted" in rig.execute(pod, "cat", "/dev/vfio/later").errors
 
 
-def test_no_file_is_left_in_the_nodes_dev(rig: Rig, pod: dict[str, Any]) -> None:
+def test_no_file_remains_in_the_nodes_dev(rig: Rig, pod: dict[str, Any]) -> None:
     assert not rig.cluster.node.inside.path("/dev/termination-log").exists()
 
 
-def test_discover_works_where_the_notes_say(rig: Rig, pod: dict[str, Any]) -> None:
+def test_discover_works_as_the_notes_say(rig: Rig, pod: dict[str, Any]) -> None:
     told = json.loads(rig.execute(pod, "sriov-agent", "discover", "-o", "json").text)
     assert len(told["devices"]) >= KERNEL_VFS + 2
 
@@ -95,7 +95,7 @@ def test_link_events_arrive_on_the_nodes_network_without_a_capability(
     rig.allocatable("intel.com/net", KERNEL_VFS)
 
 
-def test_metrics_have_what_alerts_and_dashboard_ask_for(rig: Rig, pod: dict[str, Any]) -> None:
+def test_metrics_have_all_series_of_alerts_and_dashboard(rig: Rig, pod: dict[str, Any]) -> None:
     exposed = rig.get("/metrics")
     asked = (CHART / "files/alerts.yaml").read_text("utf-8")
     asked += (CHART / "files/dashboard.json").read_text("utf-8")
@@ -103,7 +103,7 @@ def test_metrics_have_what_alerts_and_dashboard_ask_for(rig: Rig, pod: dict[str,
         assert re.search(rf"^(?:# TYPE )?{name}\b", exposed, re.MULTILINE), name
 
 
-def test_an_edited_configmap_is_in_force_without_a_restart(rig: Rig, pod: dict[str, Any]) -> None:
+def test_an_edited_configmap_is_loaded_without_a_restart(rig: Rig, pod: dict[str, Any]) -> None:
     pools = [*POOLS[:1], {**POOLS[1], "resourceName": "renamed"}]
     rig.helm("upgrade", values={"config": {"resourceList": pools}})
     # Kubelet looks at a pod's volumes once a minute, or when the pod changes.

@@ -20,7 +20,7 @@ from tests.cluster.rig import KERNEL_VFS, NAMESPACE, PF, Rig
         ("operator", "openshift.io/nics", "PCIDEVICE_OPENSHIFT_IO_NICS"),
     ],
 )
-def test_a_manifest_of_the_go_plugin_works_with_only_its_image_changed(
+def test_a_manifest_of_the_go_plugin_works_if_only_its_image_is_changed(
     rig: Rig, name: str, resource: str, env: str
 ) -> None:
     plane = rig.cluster.control_plane

@@ -41,7 +41,7 @@ def lists_exactly(made: tuple[str, ...], kubelet: Kubelet) -> bool:
     return kubelet.allocatable(NET) == made
 
 
-def test_a_driver_that_comes_late_adds_its_vf_without_a_restart(
+def test_a_driver_that_is_bound_late_adds_its_vf_without_a_restart(
     host: HostBuilder, config: ConfigFile, kubelet: Kubelet
 ) -> None:
     host.pf(PF, "ens1f0", vfs=8)
@@ -70,7 +70,7 @@ def test_a_device_whose_driver_changes_moves_to_the_other_pool(
     assert ids(kubelet, "example.com/dpdk") in ((), (moved,))
 
 
-def test_vfs_made_after_start_come_as_one_list_for_each_settled_state(
+def test_vfs_created_after_the_start_cause_one_list_for_each_settled_state(
     host: HostBuilder, config: ConfigFile, kubelet: Kubelet
 ) -> None:
     host.pf(PF, "ens1f0")
@@ -91,7 +91,7 @@ def test_vfs_made_after_start_come_as_one_list_for_each_settled_state(
     assert grown == [8], "devices are added once the host is quiet, all at once"
 
 
-def test_vfs_made_and_destroyed_fifty_times_are_told_truly(
+def test_vfs_created_and_destroyed_fifty_times_are_listed_correctly(
     host: HostBuilder, config: ConfigFile, kubelet: Kubelet
 ) -> None:
     host.pf(PF, "ens1f0", vfs=1)
@@ -143,7 +143,7 @@ def test_another_nodes_key_of_the_config_map_changes_nothing(
         assert len(agent.events("config.reloaded", at_least=1)) == 1
 
 
-def test_a_bad_edit_keeps_the_last_good_configuration_and_says_so(
+def test_after_an_invalid_edit_the_last_valid_configuration_stays_and_the_error_is_logged(
     host: HostBuilder, config: ConfigFile, kubelet: Kubelet
 ) -> None:
     host.pf(PF, "ens1f0", vfs=2)
@@ -160,7 +160,7 @@ def test_a_bad_edit_keeps_the_last_good_configuration_and_says_so(
         has(kubelet, 1)
 
 
-def test_a_pool_taken_out_says_empty_and_its_socket_goes(
+def test_a_removed_pool_sends_an_empty_list_and_its_socket_is_removed(
     host: HostBuilder, config: ConfigFile, kubelet: Kubelet
 ) -> None:
     host.pf(PF, "ens1f0", vfs=4)
@@ -176,7 +176,7 @@ def test_a_pool_taken_out_says_empty_and_its_socket_goes(
         assert len(ids(kubelet)) == 2
 
 
-def test_a_directory_that_is_removed_and_made_anew_is_followed(
+def test_a_directory_that_is_removed_and_recreated_is_watched(
     host: HostBuilder, tmp_path: Path, kubelet: Kubelet
 ) -> None:
     host.pf(PF, "ens1f0", vfs=2)
@@ -209,7 +209,7 @@ def test_a_restarted_agent_keeps_the_devices_that_pods_hold(
             assert held in ids(kubelet)
 
 
-def test_a_held_device_that_vanishes_stays_in_the_list_as_unhealthy(
+def test_a_held_device_that_disappears_stays_in_the_list_as_unhealthy(
     host: HostBuilder, config: ConfigFile, kubelet: Kubelet
 ) -> None:
     host.pf(PF, "ens1f0", vfs=4)
@@ -260,7 +260,7 @@ def test_the_second_agent_of_a_node_waits_and_takes_over(
             assert kubelet.count(NET) == 2
 
 
-def test_the_second_agent_of_a_node_serves_what_is_configured_when_its_turn_comes(
+def test_the_second_agent_of_a_node_serves_the_present_configuration_when_it_takes_over(
     host: HostBuilder, config: ConfigFile, kubelet: Kubelet
 ) -> None:
     host.pf(PF, "ens1f0", vfs=2)
@@ -279,7 +279,7 @@ def test_the_second_agent_of_a_node_serves_what_is_configured_when_its_turn_come
             assert second.stop() == 0
 
 
-def test_an_idle_agent_sleeps_and_says_nothing(
+def test_an_idle_agent_sleeps_and_logs_nothing(
     host: HostBuilder, config: ConfigFile, kubelet: Kubelet
 ) -> None:
     """Measured over some seconds here; tests/bench measures a minute."""

@@ -47,7 +47,7 @@ def test_discover_accounts_for_every_function_of_this_machine() -> None:
         ("| head -1 >/dev/null", 0, ""),
     ],
 )
-def test_an_output_that_takes_nothing_is_no_crash(
+def test_an_output_that_cannot_be_written_is_not_a_crash(
     host: HostBuilder, to: str, code: int, said: str
 ) -> None:
     host.pf("0000:3b:00.0", "ens1f0", vfs=2)
@@ -85,9 +85,7 @@ def test_discover_shows_a_table_with_pools_and_reasons(
     ],
     ids=["empty", "blank", "binary", "10 MB of [", "utf-16", "latin-1", "null", "null list"],
 )
-def test_validate_says_what_is_wrong_with_any_bytes(
-    tmp_path: Path, content: bytes, words: str
-) -> None:
+def test_validate_reports_any_bytes(tmp_path: Path, content: bytes, words: str) -> None:
     path = tmp_path / "config.json"
     path.write_bytes(content)
     done = agent("validate", str(path))
@@ -96,7 +94,7 @@ def test_validate_says_what_is_wrong_with_any_bytes(
     assert len(done.stdout) < 4000
 
 
-def test_validate_says_what_is_wrong_with_any_path(tmp_path: Path) -> None:
+def test_validate_reports_any_path(tmp_path: Path) -> None:
     assert agent("validate", str(tmp_path / "missing")).returncode == 2
     os.mkfifo(tmp_path / "pipe")
     assert agent("validate", str(tmp_path / "pipe")).returncode == 2
@@ -119,15 +117,13 @@ def test_a_configuration_with_a_byte_order_mark_is_accepted(tmp_path: Path) -> N
         (("discover", "--host-root", "/no/such/folder"), "there is no such folder"),
     ],
 )
-def test_a_command_line_that_cannot_be_followed_is_exit_2(
-    arguments: tuple[str, ...], words: str
-) -> None:
+def test_an_invalid_command_line_has_exit_code_2(arguments: tuple[str, ...], words: str) -> None:
     done = agent(*arguments)
     assert done.returncode == 2
     assert words in done.stderr
 
 
-def test_the_demo_tells_its_story_and_ends_well() -> None:
+def test_the_demo_prints_its_steps_and_succeeds() -> None:
     done = agent("demo")
     assert done.returncode == 0
     for words in ("Unhealthy", "device node /dev/vfio/", "registrations since: 0", "left: none"):

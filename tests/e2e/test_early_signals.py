@@ -84,7 +84,7 @@ def blocked() -> Iterator[None]:
         "config.loaded",
     ],
 )
-def test_process_1_stops_cleanly_whenever_it_is_asked_to(
+def test_process_1_stops_cleanly_at_any_time(
     arguments: tuple[str, ...], moment: str, number: signal.Signals
 ) -> None:
     with StartingAgent(*arguments, wrapper=AS_PROCESS_1) as agent:
@@ -94,7 +94,7 @@ def test_process_1_stops_cleanly_whenever_it_is_asked_to(
 
 
 @pytest.mark.parametrize("number", STOP_SIGNALS)
-def test_a_stop_signal_that_was_blocked_at_the_start_is_obeyed(
+def test_a_stop_signal_that_was_blocked_at_the_start_is_handled(
     arguments: tuple[str, ...], number: signal.Signals
 ) -> None:
     with blocked(), StartingAgent(*arguments) as agent:
@@ -102,7 +102,7 @@ def test_a_stop_signal_that_was_blocked_at_the_start_is_obeyed(
         assert agent.end() == (0, [])
 
 
-def test_a_reload_that_is_asked_for_too_early_does_not_end_the_agent(
+def test_a_reload_that_is_requested_too_early_does_not_end_the_agent(
     arguments: tuple[str, ...],
 ) -> None:
     with blocked(), StartingAgent(*arguments) as agent:
@@ -112,7 +112,7 @@ def test_a_reload_that_is_asked_for_too_early_does_not_end_the_agent(
         assert agent.end() == (0, [])
 
 
-def test_another_command_that_is_ended_does_not_claim_success(host: HostBuilder) -> None:
+def test_another_command_that_is_ended_does_not_report_success(host: HostBuilder) -> None:
     with blocked(), StartingAgent("discover", "--host-root", str(host.root)) as agent:
         agent.process.send_signal(signal.SIGTERM)
         assert agent.end() == (128 + signal.SIGTERM, [])
@@ -130,7 +130,7 @@ def test_the_image_blocks_stop_signals_until_the_agent_handles_them() -> None:
     assert {*json.loads(shown.stdout)} == {*map(int, BLOCKED)}
 
 
-def test_a_stop_signal_during_a_destructor_prints_nothing_and_is_known() -> None:
+def test_a_stop_signal_during_a_destructor_prints_nothing_and_is_handled() -> None:
     script = """
 import os, signal
 from agent import stop_signals

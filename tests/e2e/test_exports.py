@@ -14,7 +14,7 @@ PF = "0000:3b:00.0"
 DRAFT = ".sriov-agent-0123456789abcdef.tmp"
 
 
-def test_drafts_of_an_agent_that_was_killed_are_gone_once_the_next_one_serves(
+def test_drafts_of_an_agent_that_was_killed_are_removed_when_the_next_one_serves(
     host: HostBuilder, config: ConfigFile, kubelet: Kubelet
 ) -> None:
     host.pf(PF, "ens1f0", vfs=2)
@@ -31,7 +31,7 @@ def test_drafts_of_an_agent_that_was_killed_are_gone_once_the_next_one_serves(
 
 
 @pytest.mark.parametrize("prefix", ["3com.io", "a"])
-def test_a_pool_that_can_have_no_cdi_name_is_not_offered_and_the_others_are(
+def test_a_pool_without_a_valid_cdi_name_is_not_listed_and_the_others_are(
     host: HostBuilder, config: ConfigFile, kubelet: Kubelet, prefix: str
 ) -> None:
     host.pf(PF, "ens1f0")

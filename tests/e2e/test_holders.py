@@ -41,7 +41,7 @@ def ever_listed(kubelet: Kubelet, resource: str) -> set[str]:
     return {d.id for name, devices in kubelet.lists if name == resource for d in devices}
 
 
-def test_without_pod_resources_the_checkpoint_says_what_is_held(
+def test_without_pod_resources_the_checkpoint_decides_what_is_held(
     host: HostBuilder, config: ConfigFile, kubelet: Kubelet
 ) -> None:
     host.pf(PF, "ens1f0", vfs=3)
@@ -54,7 +54,7 @@ def test_without_pod_resources_the_checkpoint_says_what_is_held(
     assert ever_listed(kubelet, LATER) == set(free)
 
 
-def test_an_agent_that_was_killed_knows_what_it_gave_by_its_own_record(
+def test_an_agent_that_was_killed_knows_its_allocations_by_its_own_record(
     host: HostBuilder, config: ConfigFile, kubelet: Kubelet
 ) -> None:
     host.pf(PF, "ens1f0", vfs=3)

@@ -56,7 +56,7 @@ def all_of(kubelet: Kubelet, *, healthy: bool, devices: int = 8) -> None:
     )
 
 
-def test_a_pulled_cable_makes_the_vfs_unhealthy_and_a_plugged_one_heals_them(
+def test_a_pulled_cable_makes_the_vfs_unhealthy_until_it_is_plugged_in(
     namespace: NetNamespace,
     switch: LinkSwitch,
     laid_out: HostBuilder,
@@ -101,7 +101,7 @@ def test_a_pf_that_is_set_down_leaves_its_vfs_healthy_with_one_warning(
         assert [any(d.healthy for d in devices) for devices in lists] == [True, False]
 
 
-def test_a_pf_that_is_set_down_takes_its_vfs_with_it_where_its_driver_stops_them(
+def test_a_pf_that_is_set_down_makes_its_vfs_unhealthy_if_its_driver_stops_them(
     namespace: NetNamespace,
     switch: LinkSwitch,
     laid_out: HostBuilder,
@@ -178,7 +178,7 @@ def test_a_pf_that_moves_to_another_namespace_is_unknown_and_healthy(
         all_of(kubelet, healthy=True)
 
 
-def test_a_link_that_is_down_before_the_start_is_told_from_the_first_list(
+def test_a_link_that_is_down_before_the_start_is_in_the_first_list(
     namespace: NetNamespace,
     switch: LinkSwitch,
     laid_out: HostBuilder,
@@ -237,7 +237,7 @@ def test_a_burst_of_100_000_events_of_other_interfaces_pushes_nothing_and_loses_
         assert resident_kib(agent.process.pid) < memory_kib + 4096
 
 
-def test_a_pf_is_found_by_its_alternative_name_which_may_come_and_go(
+def test_a_pf_is_found_by_its_alternative_name_which_may_be_added_and_removed(
     namespace: NetNamespace, laid_out: HostBuilder, config: ConfigFile, kubelet: Kubelet
 ) -> None:
     config.write(pool("net", pfNames=["sriov1#0-3"], health=AT_ONCE))

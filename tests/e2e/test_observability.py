@@ -129,7 +129,7 @@ def test_a_refused_edit_is_a_detail_and_a_metric(
         assert web.until("/readyz", 200) == "ready\n"
 
 
-def test_metrics_and_events_tell_a_link_that_goes_and_a_pod_that_comes(
+def test_metrics_and_events_show_a_link_failure_and_a_new_pod(
     node: HostBuilder, config: ConfigFile, kubelet: Kubelet
 ) -> None:
     with serving(node, config) as agent:
@@ -151,7 +151,7 @@ def test_metrics_and_events_tell_a_link_that_goes_and_a_pod_that_comes(
         assert web.metric("sriov_agent_allocation_seconds_count") == 1
 
 
-def test_an_address_that_is_taken_is_told_and_the_agent_works(
+def test_an_address_that_is_in_use_is_logged_and_the_agent_works(
     node: HostBuilder, config: ConfigFile, kubelet: Kubelet
 ) -> None:
     with serving(node, config) as first:
@@ -191,7 +191,7 @@ def test_status_shows_pools_and_pfs_and_its_exit_code_is_readiness(
     assert "is the agent running here?" in gone.stderr
 
 
-def test_status_as_json_is_what_http_says(
+def test_status_as_json_equals_that_of_http(
     node: HostBuilder, config: ConfigFile, kubelet: Kubelet
 ) -> None:
     with serving(node, config) as agent:
@@ -205,7 +205,7 @@ def test_status_as_json_is_what_http_says(
     assert [d["id"] for d in by_http["devices"]] == [PF, *node.vfs(PF)]
 
 
-def test_explain_tells_holder_health_and_verdicts(
+def test_explain_shows_holder_health_and_verdicts(
     node: HostBuilder, config: ConfigFile, kubelet: Kubelet
 ) -> None:
     held = node.vfs(PF)[1]
@@ -230,7 +230,7 @@ def test_explain_tells_holder_health_and_verdicts(
     assert "Unhealthy since" not in offline
 
 
-def test_explain_says_it_if_no_agent_runs_and_names_what_is_near(node: HostBuilder) -> None:
+def test_explain_reports_that_no_agent_runs_and_names_similar_subjects(node: HostBuilder) -> None:
     told = command(node, "explain", "ens1f0v1")
     assert told.returncode == 0
     assert "the answer is from a scan of this host" in told.stderr
@@ -240,7 +240,7 @@ def test_explain_says_it_if_no_agent_runs_and_names_what_is_near(node: HostBuild
     assert "do you mean 0000:3b:01.3" in unknown.stderr
 
 
-def test_explain_tells_of_a_pool_that_was_refused(
+def test_explain_shows_that_a_pool_was_refused(
     node: HostBuilder, config: ConfigFile, kubelet: Kubelet
 ) -> None:
     config.write(pool("net", drivers=["iavf"]), pool("bad", vendors=["xyz"]))
@@ -251,7 +251,7 @@ def test_explain_tells_of_a_pool_that_was_refused(
     assert "was refused because of its errors: `sriov-agent validate" in told.stderr
 
 
-def test_a_recorded_host_shows_every_command_what_the_host_showed(
+def test_every_command_has_the_same_output_for_a_recorded_host_as_for_the_host(
     node: HostBuilder, config: ConfigFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     unpacked = Path(tempfile.mkdtemp())  # its path is short enough for a socket's
@@ -283,7 +283,7 @@ def test_a_recording_can_go_to_standard_output(node: HostBuilder, tmp_path: Path
     assert done.stdout == (tmp_path / "a.tar.gz").read_bytes()
 
 
-def test_a_file_that_is_no_recorded_host_is_refused(node: HostBuilder, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_recorded_host_is_refused(node: HostBuilder, tmp_path: Path) -> None:
     (tmp_path / "broken.tar.gz").write_bytes(b"nothing")
     for name, words in (
         ("broken.tar.gz", "is not a recorded host"),
@@ -322,7 +322,7 @@ def test_watch_follows_as_json_until_the_agent_ends(
         assert watching.communicate()[1] == "the agent has stopped\n"
 
 
-def test_watch_fails_when_the_agent_ends_untold(
+def test_watch_fails_if_the_agent_ends_without_a_stop_signal(
     node: HostBuilder, config: ConfigFile, kubelet: Kubelet
 ) -> None:
     with AgentProcess(node.root, config.path, "--log-level", "debug") as agent:
@@ -451,7 +451,7 @@ def troubled(host: HostBuilder, config: ConfigFile) -> HostBuilder:
     return host
 
 
-async def test_each_usual_cause_of_an_empty_pool_is_named_with_its_fix(
+async def test_each_common_cause_of_an_empty_pool_is_named_with_its_fix(
     troubled: HostBuilder, config: ConfigFile, kubelet: Kubelet
 ) -> None:
     with AgentProcess(troubled.root, config.path, "--log-level", "debug") as agent:
@@ -472,7 +472,7 @@ async def test_each_usual_cause_of_an_empty_pool_is_named_with_its_fix(
     assert len(CAUSES) == 12
 
 
-def test_the_command_says_the_same_without_an_agent(
+def test_the_command_has_the_same_output_without_an_agent(
     troubled: HostBuilder, config: ConfigFile
 ) -> None:
     told = command(troubled, "explain", "unbound", "--config-file", str(config.path))
@@ -481,7 +481,7 @@ def test_the_command_says_the_same_without_an_agent(
         assert word in told.stdout
 
 
-def test_the_start_says_options_configuration_and_each_funnel_in_one_line(
+def test_at_the_start_options_configuration_and_each_funnel_are_one_line_each(
     node: HostBuilder, config: ConfigFile, kubelet: Kubelet
 ) -> None:
     with AgentProcess(node.root, config.path) as agent:

@@ -33,7 +33,7 @@ def test_a_missing_kernel_module_is_named_once_and_the_device_is_offered(
     assert names == whole - ({"umad", "issm"} if missing == "ib_umad" else {"rdma_cm"})
 
 
-def test_nodes_are_looked_up_anew_at_each_allocation(
+def test_nodes_are_looked_up_again_at_each_allocation(
     host: HostBuilder, config: ConfigFile, kubelet: Kubelet
 ) -> None:
     host.pf(PF, "ens2f0", CONNECTX6, vfs=1)

@@ -35,7 +35,7 @@ def lists_exactly(made: tuple[str, ...], kubelet: Kubelet) -> bool:
     return kubelet.allocatable(NET) == made
 
 
-def test_uevents_alone_tell_of_vfs_that_come_and_go(
+def test_uevents_alone_report_vfs_that_appear_and_disappear(
     namespace: NetNamespace, host: HostBuilder, config: ConfigFile, kubelet: Kubelet
 ) -> None:
     host.pf(PF, "ens1f0", vfs=1)
@@ -55,7 +55,7 @@ def test_uevents_alone_tell_of_vfs_that_come_and_go(
     uevents.close()
 
 
-def test_an_interface_whose_name_is_no_text_is_survived(
+def test_an_interface_whose_name_is_not_text_does_no_harm(
     namespace: NetNamespace, host: HostBuilder, config: ConfigFile, kubelet: Kubelet
 ) -> None:
     name = b"x\xff\xfey"
@@ -131,7 +131,7 @@ def test_two_pfs_that_swap_names_keep_the_health_of_their_own_links(
     assert not any(d.healthy for resource, ds in kubelet.lists if resource != NET for d in ds)
 
 
-def test_a_late_driver_is_told_by_its_bind_event(
+def test_a_late_driver_is_noticed_by_its_bind_event(
     namespace: NetNamespace, host: HostBuilder, config: ConfigFile, kubelet: Kubelet
 ) -> None:
     host.pf(PF, "ens1f0", vfs=2)
@@ -148,7 +148,7 @@ def test_a_late_driver_is_told_by_its_bind_event(
     uevents.close()
 
 
-def test_a_default_route_that_moves_takes_its_new_leg_out_of_the_pool(
+def test_a_default_route_that_moves_removes_its_new_interface_from_the_pool(
     namespace: NetNamespace, host: HostBuilder, config: ConfigFile, kubelet: Kubelet
 ) -> None:
     namespace.veth("ens2f0", "far1")
@@ -169,7 +169,7 @@ def test_a_default_route_that_moves_takes_its_new_leg_out_of_the_pool(
         kubelet.wait_for(lambda k: not k.allocatable(NET))
 
 
-def test_a_default_route_that_ends_with_its_address_or_its_link_lets_its_leg_in_again(
+def test_a_default_route_that_ends_with_its_address_or_its_link_frees_its_interface(
     namespace: NetNamespace, host: HostBuilder, config: ConfigFile, kubelet: Kubelet
 ) -> None:
     route = ("addr replace 10.0.0.1/24 dev ens1f0", "route replace default via 10.0.0.2")

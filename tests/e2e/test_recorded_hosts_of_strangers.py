@@ -36,7 +36,9 @@ def recorded(host: HostBuilder, path: Path) -> Path:
     return path
 
 
-def test_an_archive_that_passes_a_limit_leaves_one_message_and_no_folder(tmp_path: Path) -> None:
+def test_an_archive_that_exceeds_a_limit_causes_one_message_and_leaves_no_folder(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "host.tar.gz"
     header = tarfile.TarInfo("header")
     header.type, header.size = tarfile.GNUTYPE_LONGNAME, 1 << 30
@@ -76,7 +78,7 @@ def test_facts_that_cannot_be_read_are_one_message(
         assert list((tmp_path / f"temporary{number}").iterdir()) == []
 
 
-def test_an_agent_goes_on_without_facts_that_cannot_be_read(
+def test_an_agent_continues_without_facts_that_cannot_be_read(
     host: HostBuilder, config: ConfigFile
 ) -> None:
     (host.root / "devlink.json").write_text(DEEP)

@@ -24,7 +24,7 @@ def healthy(kubelet: Kubelet, resource: str, count: int) -> None:
 
 
 @pytest.mark.parametrize("way", ["legacy", "watcher"])
-def test_the_agent_registers_lists_and_allocates_either_way(
+def test_the_agent_registers_lists_and_allocates_by_either_method(
     host: HostBuilder, config: ConfigFile, way: str
 ) -> None:
     host.pf(PF, "ens1f0", vfs=4)
@@ -95,7 +95,7 @@ def test_the_go_plugins_arguments_start_the_agent(
         assert agent.wait_for("log.dir_unused")
 
 
-def test_an_absent_kubelet_is_waited_for(host: HostBuilder, config: ConfigFile) -> None:
+def test_the_agent_waits_for_an_absent_kubelet(host: HostBuilder, config: ConfigFile) -> None:
     host.pf(PF, "ens1f0", vfs=2)
     config.write(pool("net", drivers=["iavf"]))
     with AgentProcess(host.root, config.path) as agent:
@@ -114,7 +114,7 @@ def test_an_absent_kubelet_is_waited_for(host: HostBuilder, config: ConfigFile) 
     ],
     ids=["empty", "binary", "refused"],
 )
-def test_a_config_of_which_nothing_is_usable_is_exit_2_without_a_traceback(
+def test_a_configuration_without_a_usable_pool_has_exit_code_2_and_no_traceback(
     host: HostBuilder, config: ConfigFile, content: bytes, words: str
 ) -> None:
     config.path.write_bytes(content)
@@ -127,7 +127,7 @@ def test_a_config_of_which_nothing_is_usable_is_exit_2_without_a_traceback(
 
 
 @pytest.mark.parametrize("kind", ["missing", "directory without a key", "fifo"])
-def test_a_config_path_that_is_no_file_is_told_in_words(
+def test_a_config_path_that_is_not_a_file_has_a_message(
     host: HostBuilder, tmp_path: Path, kind: str
 ) -> None:
     path = tmp_path / "thing"
@@ -154,7 +154,7 @@ def test_pools_with_errors_are_refused_and_the_others_are_served(
         assert agent.wait_for("config.pool_refused")["resource"] == "intel.com/bad"
 
 
-def test_one_bad_value_leaves_its_pool_serving_and_is_told_with_its_place(
+def test_a_pool_with_one_bad_value_is_served_and_the_value_is_reported_with_its_place(
     host: HostBuilder, config: ConfigFile, kubelet: Kubelet
 ) -> None:
     host.pf(PF, "ens1f0", vfs=4)
@@ -192,7 +192,7 @@ def test_a_pool_by_link_type_has_its_devices_again_after_a_restart_while_pods_ha
         healthy(kubelet, "example.com/net", 4)
 
 
-def test_an_empty_pool_is_not_registered_unless_it_says_so(
+def test_an_empty_pool_is_registered_only_with_advertise_empty(
     host: HostBuilder, config: ConfigFile, kubelet: Kubelet
 ) -> None:
     host.pf(PF, "ens1f0", vfs=2)

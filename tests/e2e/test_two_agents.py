@@ -39,7 +39,7 @@ def both(kubelet: Kubelet) -> None:
     kubelet.wait_for(lambda k: all(len(k.allocatable(r)) == 2 for r in resources), "2 of each")
 
 
-def test_two_agents_with_disjoint_resources_both_serve(
+def test_two_agents_with_disjoint_resources_both_work(
     host: HostBuilder, config: ConfigFile, kubelet: Kubelet, tmp_path: Path
 ) -> None:
     laid_out(host)
@@ -82,7 +82,7 @@ def test_a_shared_resource_waits_for_the_agent_that_serves_it_and_the_others_do_
             one.wait_for("agent.ready")
 
 
-def test_an_edit_gives_a_resource_to_the_other_agent_at_once(
+def test_after_an_edit_the_other_agent_gets_a_resource_at_once(
     host: HostBuilder, config: ConfigFile, kubelet: Kubelet, tmp_path: Path
 ) -> None:
     laid_out(host)
@@ -117,7 +117,7 @@ def test_a_second_agent_with_the_same_run_folder_says_that_it_has_no_admin_socke
             two.wait_for("admin.listening")
 
 
-def test_a_device_that_both_select_is_given_by_one_of_them_only(
+def test_a_device_that_two_agents_select_is_allocated_by_one_of_them_only(
     host: HostBuilder, config: ConfigFile, kubelet: Kubelet, tmp_path: Path
 ) -> None:
     laid_out(host)

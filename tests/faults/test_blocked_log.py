@@ -72,7 +72,7 @@ def fill_the_log(config: ConfigFile, kubelet: Kubelet, host: HostBuilder, port: 
         number += 1
 
 
-def test_a_log_that_nobody_reads_stops_nothing_and_says_afterwards_what_was_dropped(
+def test_a_blocked_log_does_not_stop_the_agent_and_reports_the_dropped_lines_afterwards(
     host: HostBuilder, config: ConfigFile, kubelet: Kubelet
 ) -> None:
     host.pf(PF, "ens1f0", vfs=8)

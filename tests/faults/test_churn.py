@@ -71,7 +71,7 @@ class Churned:
         self.uevents.send(action, f"/devices/pci{pf[:7]}/{vf}", "pci")
 
 
-def test_whatever_came_and_went_the_lists_are_the_truth_once_it_is_quiet(
+def test_after_any_changes_the_lists_are_correct_once_the_host_has_settled(
     host: HostBuilder, config: ConfigFile, kubelet: Kubelet
 ) -> None:
     dice = random.Random("churn")  # noqa: S311 - to be repeated, not to be secret

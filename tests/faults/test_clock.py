@@ -60,7 +60,7 @@ def is_new(agent: AgentProcess, before: int, _: LogLine) -> bool:
 
 
 @pytest.mark.skipif(not LIBRARY.exists(), reason="libfaketime is not there for this machine")
-def test_steps_of_the_wall_clock_disturb_nothing(
+def test_changes_of_the_wall_clock_have_no_effect(
     host: HostBuilder, config: ConfigFile, kubelet: Kubelet, tmp_path: Path
 ) -> None:
     clock = WallClock(tmp_path / "clock")
@@ -86,7 +86,7 @@ def test_steps_of_the_wall_clock_disturb_nothing(
         assert agent.stop() == 0
 
 
-def test_only_modules_that_show_the_time_of_day_read_it() -> None:
+def test_only_modules_that_show_the_time_of_day_use_the_wall_clock() -> None:
     readers = {
         str(path.relative_to(AGENT))
         for path in AGENT.rglob("*.py")

@@ -55,7 +55,7 @@ def test_a_change_of_the_host_is_seen_once_there_are_descriptors_again(
 
 
 @pytest.mark.parametrize("moment", ["config.loaded", "pool.assigned", "plugin.registered"])
-def test_a_start_that_runs_out_of_descriptors_is_made_good(
+def test_a_start_that_runs_out_of_descriptors_completes_later(
     node: HostBuilder, config: ConfigFile, kubelet: Kubelet, moment: str
 ) -> None:
     with AgentProcess(node.root, config.path, "--log-level", "debug") as agent:
@@ -83,7 +83,7 @@ def test_an_allocation_without_descriptors_is_refused_with_the_reason_and_works_
         assert agent.stop() == 0
 
 
-def test_a_kubelet_that_restarts_meanwhile_is_registered_with_afterwards(
+def test_a_kubelet_that_restarts_meanwhile_gets_the_registration_afterwards(
     node: HostBuilder, config: ConfigFile, kubelet: Kubelet
 ) -> None:
     with AgentProcess(node.root, config.path, "--log-level", "debug") as agent:
@@ -97,7 +97,7 @@ def test_a_kubelet_that_restarts_meanwhile_is_registered_with_afterwards(
         assert agent.stop() == 0
 
 
-def test_an_edit_of_the_configuration_meanwhile_is_in_force_afterwards(
+def test_an_edit_of_the_configuration_meanwhile_is_loaded_afterwards(
     node: HostBuilder, config: ConfigFile, kubelet: Kubelet
 ) -> None:
     with AgentProcess(node.root, config.path, "--log-level", "debug") as agent:
@@ -111,7 +111,7 @@ def test_an_edit_of_the_configuration_meanwhile_is_in_force_afterwards(
         assert agent.stop() == 0
 
 
-def test_clients_that_nobody_can_accept_wait_and_are_served_afterwards(
+def test_clients_that_cannot_be_accepted_wait_and_are_served_afterwards(
     node: HostBuilder, config: ConfigFile, kubelet: Kubelet
 ) -> None:
     with AgentProcess(node.root, config.path, "--log-level", "debug") as agent:

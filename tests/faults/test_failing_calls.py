@@ -143,7 +143,7 @@ def test_no_failing_call_ends_an_agent_that_starts_nor_keeps_it_from_ending(
 
 
 @in_each_folder
-def test_a_start_among_failing_calls_is_made_good_once_they_work(
+def test_a_start_with_failing_calls_completes_once_they_work(
     where: str, node: HostBuilder, config: ConfigFile, kubelet: Kubelet, faulty: FaultyCalls
 ) -> None:
     folder = FOLDERS[where](node.roots, config.path)

@@ -144,7 +144,7 @@ def test_without_its_cdi_entry_a_device_is_not_offered_until_it_can_be_written(
         assert [p.suffix for p in folder.iterdir()] == [".json"]
 
 
-def test_without_room_for_its_sockets_the_agent_says_so_once_and_registers_as_soon_as_it_can(
+def test_on_a_full_disk_the_agent_logs_that_once_and_registers_its_sockets_later(
     host: HostBuilder, config: ConfigFile, spoilt: Spoilt
 ) -> None:
     host.pf(PF, "ens1f0", vfs=4)
@@ -167,7 +167,7 @@ def test_without_room_for_its_sockets_the_agent_says_so_once_and_registers_as_so
             assert agent.stop() == 0
 
 
-def test_without_room_for_its_own_socket_the_agent_serves_and_makes_it_as_soon_as_it_can(
+def test_on_a_full_disk_the_agent_serves_and_creates_its_own_socket_later(
     host: HostBuilder, config: ConfigFile, kubelet: Kubelet, spoilt: Spoilt
 ) -> None:
     host.pf(PF, "ens1f0", vfs=4)

@@ -62,7 +62,7 @@ def ends_at_once(agent: AgentProcess) -> bool:
 
 
 @in_each_folder
-def test_sigterm_ends_an_agent_that_starts_beside_a_dead_mount(
+def test_sigterm_ends_an_agent_that_starts_with_a_mount_that_does_not_respond(
     where: str, node: HostBuilder, config: ConfigFile, kubelet: Kubelet
 ) -> None:
     folder = FOLDERS[where](node.roots, config.path)
@@ -77,7 +77,7 @@ def test_sigterm_ends_an_agent_that_starts_beside_a_dead_mount(
 
 
 @in_each_folder
-def test_sigterm_ends_an_agent_below_which_a_mount_dies(
+def test_sigterm_ends_an_agent_whose_mount_stops_responding(
     where: str, node: HostBuilder, config: ConfigFile, kubelet: Kubelet
 ) -> None:
     folder = FOLDERS[where](node.roots, config.path)
@@ -92,7 +92,7 @@ def test_sigterm_ends_an_agent_below_which_a_mount_dies(
             assert ends_at_once(agent)
 
 
-def test_a_configuration_that_hangs_keeps_what_is_in_force_and_is_read_once_it_answers(
+def test_a_configuration_that_hangs_leaves_the_loaded_one_and_is_read_once_it_answers(
     node: HostBuilder, config: ConfigFile, kubelet: Kubelet
 ) -> None:
     with AgentProcess(node.root, config.path) as agent:
@@ -128,7 +128,7 @@ def test_without_the_folder_of_device_info_an_allocation_is_refused_and_others_a
         assert agent.stop() == 0
 
 
-def test_a_plugins_registry_that_hangs_leaves_the_other_way_to_register(
+def test_with_a_plugins_registry_that_hangs_the_other_registration_method_works(
     node: HostBuilder, config: ConfigFile, kubelet: Kubelet
 ) -> None:
     with AgentProcess(node.root, config.path) as agent:

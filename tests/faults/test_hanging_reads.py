@@ -99,7 +99,7 @@ def test_a_scan_that_hangs_stalls_no_list_no_allocation_and_no_watcher(
         assert agent.stop() == 0
 
 
-def test_a_first_scan_that_hangs_is_told_and_the_agent_serves_once_it_returns(
+def test_a_first_scan_that_hangs_is_reported_and_the_agent_serves_once_it_returns(
     host: HostBuilder, config: ConfigFile, kubelet: Kubelet
 ) -> None:
     host.pf(PF, "ens1f0", vfs=2)
@@ -115,7 +115,7 @@ def test_a_first_scan_that_hangs_is_told_and_the_agent_serves_once_it_returns(
         has(kubelet, 2, NET)
 
 
-def test_an_agent_whose_scan_hangs_ends_at_once_when_asked_to(
+def test_an_agent_whose_scan_hangs_ends_at_once_after_a_stop_signal(
     host: HostBuilder, config: ConfigFile, kubelet: Kubelet
 ) -> None:
     host.pf(PF, "ens1f0", vfs=2)

@@ -173,7 +173,9 @@ def run_lane(number: int) -> int:
         return lane.verified
 
 
-def test_200_kills_at_random_moments_leave_whole_files_and_every_restart_registers() -> None:
+def test_after_200_kills_at_random_moments_all_files_are_complete_and_every_restart_registers() -> (
+    None
+):
     """Half of them fall into the start, half into work; seeded, in four nodes side by side."""
     with ThreadPoolExecutor(LANES) as lanes:
         verified = list(lanes.map(run_lane, range(LANES)))

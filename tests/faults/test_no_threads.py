@@ -19,7 +19,7 @@ def has(kubelet: Kubelet, count: int) -> None:
     kubelet.wait_for(lambda k: len(k.allocatable(NET)) == count, f"{count} devices")
 
 
-def test_an_agent_that_can_make_no_thread_allocates_scans_and_reads_its_configuration(
+def test_an_agent_that_cannot_create_threads_allocates_scans_and_reads_its_configuration(
     host: HostBuilder, config: ConfigFile, kubelet: Kubelet, tmp_path: Path
 ) -> None:
     host.pf(PF, "ens1f0", vfs=8)
@@ -40,7 +40,7 @@ def test_an_agent_that_can_make_no_thread_allocates_scans_and_reads_its_configur
     faulty.close()
 
 
-def test_an_agent_that_starts_without_threads_serves_once_there_are_some(
+def test_an_agent_that_starts_without_threads_serves_once_it_can_create_some(
     host: HostBuilder, config: ConfigFile, kubelet: Kubelet, tmp_path: Path
 ) -> None:
     host.pf(PF, "ens1f0", vfs=8)

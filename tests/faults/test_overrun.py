@@ -23,7 +23,7 @@ OTHERS = 40_000
 """Far more events than that, of devices that are none of the agent's business."""
 
 
-def test_an_agent_that_was_stopped_while_links_flapped_tells_the_truth_afterwards(
+def test_an_agent_that_was_suspended_while_links_flapped_is_correct_afterwards(
     host: HostBuilder, config: ConfigFile, kubelet: Kubelet
 ) -> None:
     host.pf(PF, "ens1f0", vfs=8)
@@ -54,7 +54,7 @@ def test_an_agent_that_was_stopped_while_links_flapped_tells_the_truth_afterward
         switch.close()
 
 
-def test_vfs_that_vanish_while_events_are_dropped_are_missed_by_nobody(
+def test_vfs_that_disappear_while_events_are_dropped_leave_the_list(
     host: HostBuilder, config: ConfigFile, kubelet: Kubelet
 ) -> None:
     host.pf(PF, "ens1f0", vfs=32)

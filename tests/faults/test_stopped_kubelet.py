@@ -83,7 +83,7 @@ def standin(host: HostBuilder) -> Iterator[StoppedKubelet]:
         process.kill()
 
 
-def test_lists_that_a_stopped_kubelet_does_not_take_cost_nothing_and_it_gets_the_newest(
+def test_a_stopped_kubelet_costs_nothing_and_gets_the_newest_list_afterwards(
     host: HostBuilder, config: ConfigFile, standin: StoppedKubelet
 ) -> None:
     host.pf(PF, "ens1f0", hardware=attrs.evolve(E810, total_vfs=VFS))
@@ -117,7 +117,7 @@ def test_lists_that_a_stopped_kubelet_does_not_take_cost_nothing_and_it_gets_the
         assert agent.stop() == 0
 
 
-def test_an_agent_ends_in_time_though_kubelet_is_stopped(
+def test_an_agent_ends_in_time_while_kubelet_is_stopped(
     host: HostBuilder, config: ConfigFile, standin: StoppedKubelet
 ) -> None:
     host.pf(PF, "ens1f0", vfs=64)

@@ -55,19 +55,19 @@ def reads_the_same(data: bytes) -> None:
 @example(b'{"resourceList": [' + b'{"a":' * 200_000)
 @example(b'{"resourceList": [{"resourceName": "a", "selectors": {"vendors": [' + b"9" * 100_000)
 @example(b'"\\ud800"')
-def test_no_bytes_are_too_odd_to_be_told_of(data: bytes) -> None:
+def test_any_bytes_are_accepted_or_reported(data: bytes) -> None:
     reads_the_same(data)
 
 
 @fuzz(50)
 @given(st.one_of(wrong_configs(), ANYTHING), SEEDS)
-def test_no_document_is_too_odd_to_be_told_of(document: Any, seed: int) -> None:  # noqa: ANN401
+def test_any_document_is_accepted_or_reported(document: Any, seed: int) -> None:  # noqa: ANN401
     reads_the_same(as_file(document, seed))
 
 
 @fuzz(60)
 @given(st.one_of(wrong_configs(), right_configs()), SEEDS)
-def test_what_is_told_of_a_path_stands_at_its_key_or_its_value(
+def test_the_position_of_a_path_is_that_of_its_key_or_its_value(
     document: Any,  # noqa: ANN401 - JSON is what it is
     seed: int,
 ) -> None:
@@ -96,7 +96,7 @@ def test_a_configuration_written_out_loads_to_the_same(
 
 @fuzz(40)
 @given(right_configs(), SEEDS)
-def test_a_file_without_errors_loses_no_pool(document: Any, seed: int) -> None:  # noqa: ANN401
+def test_a_file_without_errors_keeps_all_pools(document: Any, seed: int) -> None:  # noqa: ANN401
     loaded = load(as_file(document, seed))
     assert not loaded.errors, loaded.lines()
     assert loaded.config is not None
@@ -160,7 +160,7 @@ def plain_text(value: Any) -> Any:  # noqa: ANN401 - JSON is what it is
 
 @fuzz(200)
 @given(TEXTS)
-def test_nothing_is_wrong_before_the_place_that_is_told(text: str) -> None:
+def test_everything_before_the_reported_place_is_valid(text: str) -> None:
     fault = fault_of(text)
     if fault is None or "opening brace is missing" in fault.message:
         return

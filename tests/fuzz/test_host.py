@@ -129,7 +129,7 @@ def check_funnel(made: Pool, pools: Pools) -> None:
 
 @fuzz(20)
 @given(HOSTS, right_configs(), st.integers(0, 99))
-def test_pools_of_any_host_agree_with_their_explanation(
+def test_pools_of_any_host_are_consistent_with_their_explanation(
     plan: HostPlan,
     document_: Any,  # noqa: ANN401 - JSON is what it is
     seed: int,
@@ -170,7 +170,7 @@ def check_what_leaves(pools: Pools) -> None:
 
 @fuzz(20)
 @given(HOSTS, right_configs(), st.integers(0, 99))
-def test_whatever_a_host_is_like_can_be_told_to_everyone(
+def test_any_host_can_be_shown_by_every_command(
     plan: HostPlan,
     document_: Any,  # noqa: ANN401 - JSON is what it is
     seed: int,
@@ -205,7 +205,7 @@ def rich() -> Iterator[Roots]:
         yield builder.roots
 
 
-def test_every_entry_of_a_host_may_be_odd_in_every_way(rich: Roots) -> None:
+def test_every_entry_of_a_host_may_be_invalid_in_every_way(rich: Roots) -> None:
     """One oddity at a time, in each place; the short run takes a sample of the pairs."""
     places = entries(os.fsencode(rich.host))
     pairs = [(way, place) for way in WAYS for place in places]

@@ -147,6 +147,6 @@ def in_virtual_time(work: Coroutine[Any, Any, Any]) -> Any:  # noqa: ANN401 - wh
 
 @fuzz(30)
 @given(st.lists(st.tuples(DELAYS, STEPS), max_size=15))
-def test_whatever_happened_the_last_list_is_that_of_a_fresh_start(steps: list[Any]) -> None:
+def test_after_any_changes_the_last_list_equals_that_of_a_new_start(steps: list[Any]) -> None:
     told, truth = in_virtual_time(lived_through(steps))
     assert told == in_virtual_time(begun_with(truth))

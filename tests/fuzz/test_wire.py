@@ -150,7 +150,7 @@ class Memory:
         return tracemalloc.get_traced_memory()[0]
 
 
-def test_no_bytes_of_a_peer_harm_other_pools() -> None:
+def test_no_bytes_of_a_peer_affect_other_pools() -> None:
     """One node for all attacks, each of which may be the one that breaks it."""
     stop = asyncio.Event()
 
@@ -218,7 +218,7 @@ class Wire:
         return stream
 
 
-async def test_a_request_over_the_limit_is_refused_before_it_is_gathered() -> None:
+async def test_a_request_over_the_limit_is_refused_before_it_is_received() -> None:
     async with attacked() as target:
         request = v1beta1.AllocateRequest(
             [v1beta1.ContainerAllocateRequest(["x" * (MAX_MESSAGE_BYTES + 1)])]
@@ -229,7 +229,7 @@ async def test_a_request_over_the_limit_is_refused_before_it_is_gathered() -> No
         assert caught.value.status is Status.RESOURCE_EXHAUSTED
 
 
-async def test_messages_that_never_end_take_no_more_than_one_of_the_longest() -> None:
+async def test_messages_that_never_end_take_no_more_memory_than_one_of_the_longest() -> None:
     size = MAX_MESSAGE_BYTES - 100
     async with attacked() as target:
         wire = Wire(await dial(target.sockets[0]))
@@ -268,7 +268,7 @@ async def test_a_few_mib_of_empty_fields_are_refused() -> None:
         channel.close()
 
 
-async def test_a_thousand_connections_leave_room_for_everyone() -> None:
+async def test_a_thousand_connections_do_not_block_other_peers() -> None:
     async with attacked() as target:
         with Memory() as memory:
             peers = []
@@ -337,7 +337,7 @@ async def send_resets(path: Path, count: int) -> None:
     wire.peer.close()
 
 
-async def test_streams_that_nobody_reads_hold_one_list_among_them() -> None:
+async def test_streams_that_nobody_reads_share_one_list_in_memory() -> None:
     async with attacked() as target:
         many = tuple(f"0000:{i:04x}:00.0" for i in range(5_000))
         target.node.fleet.apply((offer(VF, *many), offer(OTHER, "x0")))
@@ -356,7 +356,7 @@ async def test_streams_that_nobody_reads_hold_one_list_among_them() -> None:
             peer.close()
 
 
-async def test_a_frame_of_an_unknown_type_is_passed_over() -> None:
+async def test_a_frame_of_an_unknown_type_is_ignored() -> None:
     async with attacked() as target:
         wire = Wire(await dial(target.sockets[0]))
         stream = wire.ask("/v1beta1.DevicePlugin/GetDevicePluginOptions")
@@ -378,7 +378,7 @@ async def answered(wire: Wire, stream: int) -> bool:
     return False
 
 
-async def test_a_peer_that_cannot_be_understood_is_dropped_and_told_of() -> None:
+async def test_a_peer_that_sends_invalid_bytes_is_disconnected_and_logged() -> None:
     headers = {":method": "POST", ":scheme": "http", ":path": "/x", ":authority": "x", "te": "\xff"}
     block = Encoder().encode([(k.encode(), v.encode("latin-1")) for k, v in headers.items()])
     head = struct.pack(">I", len(block))[1:] + b"\x01\x05" + struct.pack(">I", 1)
@@ -393,7 +393,7 @@ async def test_a_peer_that_cannot_be_understood_is_dropped_and_told_of() -> None
         wire.peer.close()
 
 
-async def test_a_compressed_message_is_refused_in_words() -> None:
+async def test_a_compressed_message_is_refused_with_an_explanation() -> None:
     async with attacked() as target:
         channel = grpc.insecure_channel(
             f"unix:{target.sockets[0]}", compression=grpc.Compression.Gzip
@@ -405,7 +405,7 @@ async def test_a_compressed_message_is_refused_in_words() -> None:
         channel.close()
 
 
-def test_the_peers_say_what_they_mean_to_say() -> None:
+def test_the_peers_send_what_they_should_send() -> None:
     """The generator makes whole requests too, or the servers' depths would not be reached."""
     plain = Attack("request", b"", "/x", ((b"te", b"trailers"),), (), 0, False, "close")
     assert bytes_of(plain).startswith(b"PRI * HTTP/2.0")

@@ -36,7 +36,7 @@ def held(node: Node, pod: str) -> tuple[set[str], set[int]]:
 
 
 @pytest.mark.parametrize("way", ["legacy", "watcher"])
-def test_the_resource_is_counted_whichever_way_it_registers(
+def test_the_resource_is_counted_with_either_registration_method(
     node: Node, machine: Machine, way: str
 ) -> None:
     resource = f"example.com/by_{way}"
@@ -149,7 +149,7 @@ def test_a_restarted_kubelet_has_the_resource_again_and_its_pod_lives(
         node.pods.remove(name)
 
 
-def test_a_restarted_agent_finds_its_pool_whole_and_the_pod_alive(
+def test_a_restarted_agent_finds_its_pool_complete_and_the_pod_running(
     node: Node, machine: Machine, pod: str
 ) -> None:
     with machine.agent(
@@ -186,7 +186,7 @@ def test_an_edited_configuration_is_counted_while_a_pod_runs(
         assert node.pods.running(pod) == before
 
 
-def test_vfs_made_while_kubelet_runs_are_counted(node: Node, machine: Machine) -> None:
+def test_vfs_created_while_kubelet_runs_are_counted(node: Node, machine: Machine) -> None:
     with machine.agent("grown", pool("grown", {"rootDevices": [PORT_0], "drivers": ["iavf"]})):
         allocatable(node, "example.com/grown", 4)
         machine.host.set_driver(machine.kernel_vfs[3], None)

@@ -67,7 +67,9 @@ def test_a_static_pod_runs_with_the_environment_of_its_manifest(node: Node, pod:
     assert node.pods.environ(pod)["GREETING"] == "hello there"
 
 
-def test_a_pod_has_no_devices_but_those_of_every_container(node: Node, pod: str) -> None:
+def test_a_pod_without_a_request_has_only_the_devices_of_every_container(
+    node: Node, pod: str
+) -> None:
     usual = {"full", "null", "pts/ptmx", "random", "tty", "urandom", "zero"}
     assert node.pods.device_nodes(pod) == {f"/dev/{name}" for name in usual}
     assert node.pods.holds(pod) == frozenset()
@@ -97,6 +99,6 @@ def test_a_pod_that_asks_for_an_unknown_resource_runs_without_it(node: Node) -> 
     node.pods.remove("unknown-resource")
 
 
-def test_the_host_sees_nothing_of_the_node(node: Node, pod: str) -> None:
+def test_the_node_is_not_visible_on_the_host(node: Node, pod: str) -> None:
     assert _node_mounts(node.inside.run("cat", "/proc/mounts"))
     assert _host() == _HOST_BEFORE

@@ -73,7 +73,7 @@ def test_every_method_of_ours_is_one_of_theirs(
     assert _methods(ours).items() <= _methods(theirs).items()
 
 
-def test_a_plugin_can_answer_all_that_kubelet_calls(able: None) -> None:
+def test_a_plugin_answers_all_calls_of_kubelet(able: None) -> None:
     ours = _methods(_file(_OURS / "deviceplugin/v1beta1/api.proto"))
     theirs = _methods(_file(release.protos() / "deviceplugin.proto"))
     assert ours == theirs

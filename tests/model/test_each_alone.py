@@ -49,14 +49,14 @@ def life(
 
 @KINDS
 @pytest.mark.parametrize("fault", acts.FAULTS)
-def test_each_fault_is_put_right_soon(*, is_watched: bool, sweeps: bool, fault: str) -> None:
+def test_each_fault_is_repaired_soon(*, is_watched: bool, sweeps: bool, fault: str) -> None:
     with life(is_watched=is_watched, sweeps=sweeps) as found:
         for number, pause in zip(NUMBERS, cycle(MOMENTS), strict=False):
             found.one_fault_is_put_right_soon(fault, number, pause)
 
 
 @pytest.mark.parametrize("is_watched", [False, True], ids=["legacy", "watched"])
-def test_a_stream_of_an_earlier_kubelet_does_not_stand_for_that_of_the_one_that_registered(
+def test_a_stream_of_an_earlier_kubelet_does_not_count_as_one_of_the_present_kubelet(
     *, is_watched: bool
 ) -> None:
     with life(is_watched=is_watched) as found:
@@ -65,7 +65,7 @@ def test_a_stream_of_an_earlier_kubelet_does_not_stand_for_that_of_the_one_that_
 
 
 @pytest.mark.parametrize("is_watched", [False, True], ids=["legacy", "watched"])
-def test_a_file_that_took_the_name_of_a_socket_is_left_alone(*, is_watched: bool) -> None:
+def test_a_file_that_replaced_a_socket_is_not_removed(*, is_watched: bool) -> None:
     with life(is_watched=is_watched) as found:
         names = [Path(socket) for socket in found.node.sockets()]
         found.act([("a socket is replaced", number, 1.5) for number in range(len(names))])
@@ -75,7 +75,7 @@ def test_a_file_that_took_the_name_of_a_socket_is_left_alone(*, is_watched: bool
 
 
 @KINDS
-def test_a_kubelet_that_comes_back_is_told_soon(*, is_watched: bool, sweeps: bool) -> None:
+def test_a_kubelet_that_returns_gets_the_resources_soon(*, is_watched: bool, sweeps: bool) -> None:
     with life(is_watched=is_watched, sweeps=sweeps) as found:
         for away, is_replaced in product((None, 0.01, 0.3, 7.0, 12.0, 33.0), (False, True)):
             found.a_fresh_kubelet_is_told_soon(away, is_replaced=is_replaced)
@@ -83,7 +83,7 @@ def test_a_kubelet_that_comes_back_is_told_soon(*, is_watched: bool, sweeps: boo
 
 @KINDS
 @pytest.mark.parametrize("is_replaced", [False, True], ids=["killed", "replaced"])
-def test_a_kubelet_that_comes_in_the_middle_of_registering_is_told_soon(
+def test_a_kubelet_that_starts_during_a_registration_gets_the_resources_soon(
     *, is_watched: bool, sweeps: bool, is_replaced: bool
 ) -> None:
     with life(is_watched=is_watched, sweeps=sweeps) as found:
@@ -96,14 +96,14 @@ def test_a_kubelet_that_comes_in_the_middle_of_registering_is_told_soon(
 
 @pytest.mark.parametrize("config", acts.GOOD[1:6:2], ids=["two", "one", "held back"])
 @pytest.mark.parametrize("act", acts.OF_HOST)
-def test_each_change_of_the_host_is_told_soon(config: bytes, act: str) -> None:
+def test_each_change_of_the_host_is_reported_soon(config: bytes, act: str) -> None:
     with life(config=config) as found:
         for number in (*range(8), *range(7, 0, -2)):
             found.act([(act, number, TOLD_S)])
             truth.check_all(found.node)
 
 
-def test_what_came_late_is_followed_too() -> None:
+def test_a_folder_that_is_created_late_is_watched_too() -> None:
     """A PF and VFs that were not there when the agent began to follow the host."""
     changes = ("a vf changes its driver", "a carrier changes")
     with life() as found:
@@ -123,7 +123,7 @@ def test_a_second_kubelet_at_the_same_sockets_gets_the_newest_lists() -> None:
 
 @pytest.mark.parametrize("is_map", [False, True], ids=["file", "map"])
 @pytest.mark.parametrize("in_a_new_folder", [False, True], ids=["edited", "anew"])
-def test_each_edit_is_in_force_soon(*, is_map: bool, in_a_new_folder: bool) -> None:
+def test_each_edit_is_loaded_soon(*, is_map: bool, in_a_new_folder: bool) -> None:
     with life(is_map=is_map) as found:
         for after in (*acts.GOOD, *acts.BAD):
             found.an_edit_is_in_force_soon(BOTH, in_a_new_folder=False)
@@ -132,7 +132,7 @@ def test_each_edit_is_in_force_soon(*, is_map: bool, in_a_new_folder: bool) -> N
 
 
 @pytest.mark.parametrize("is_watched", [False, True], ids=["legacy", "watched"])
-def test_kubelets_bad_moods_are_outlived(*, is_watched: bool) -> None:
+def test_the_agent_survives_faults_of_kubelet(*, is_watched: bool) -> None:
     with life(is_watched=is_watched) as found:
         for mood, cause in product(acts.MOODS, acts.REGISTERING):
             found.act([(mood, 4, 0), (cause, 0, 300.0)])
@@ -140,13 +140,13 @@ def test_kubelets_bad_moods_are_outlived(*, is_watched: bool) -> None:
 
 
 @pytest.mark.parametrize("is_watched", [False, True], ids=["legacy", "watched"])
-def test_a_refusal_is_not_taken_for_a_registration(*, is_watched: bool) -> None:
+def test_a_refusal_is_not_treated_as_a_registration(*, is_watched: bool) -> None:
     with life(is_watched=is_watched) as found:
         found.act([("kubelet refuses", 4, 0), ("kubelet starts", 0, 2.5)])
         assert not any(server.registered_by for server in truth.servers_of(found.node))
 
 
-def test_held_devices_stay_and_are_told_truly() -> None:
+def test_held_devices_stay_and_are_listed_correctly() -> None:
     """Given to pods, then gone, back, with another driver, and freed, once kubelet says so."""
     with life() as found:
         for act, number in product(("vfs come or go", "a vf changes its driver"), range(6)):
@@ -164,7 +164,7 @@ def test_held_devices_stay_and_are_told_truly() -> None:
         found.everything_settles(are_pools_taken_away=True)
 
 
-def test_a_device_that_goes_right_after_it_was_given_is_told_as_gone() -> None:
+def test_a_device_that_disappears_right_after_its_allocation_is_reported_as_gone() -> None:
     """Before kubelet can have told of the pod."""
     with life() as found:
         for number in range(2):
@@ -175,7 +175,7 @@ def test_a_device_that_goes_right_after_it_was_given_is_told_as_gone() -> None:
             found.settle()
 
 
-def test_what_was_answered_for_keeps_its_cdi_entry_until_kubelet_tells_of_no_pod() -> None:
+def test_an_allocated_device_keeps_its_cdi_entry_until_kubelet_reports_no_pod() -> None:
     """Though its pool has gone from the configuration."""
     with life() as found:
         truth.check_answers(found.node)
@@ -187,7 +187,7 @@ def test_what_was_answered_for_keeps_its_cdi_entry_until_kubelet_tells_of_no_pod
         assert truth.named_by_cdi(found.node) == set()
 
 
-def test_a_device_that_has_just_gone_is_given_to_nobody() -> None:
+def test_a_device_that_has_just_disappeared_is_not_allocated() -> None:
     """Before kubelet can have been told."""
     with life() as found:
         for number in range(3):
@@ -196,7 +196,7 @@ def test_a_device_that_has_just_gone_is_given_to_nobody() -> None:
             found.act([("vfs come or go", 4, TOLD_S)])
 
 
-def test_a_pod_that_dies_before_it_runs_holds_nothing_for_long() -> None:
+def test_a_pod_that_fails_before_it_runs_does_not_hold_devices_for_long() -> None:
     with life() as found:
         for number in range(3):
             found.act([("a pod dies before it runs", number, 0.0), ("vfs come or go", 0, 0.3)])
@@ -204,7 +204,7 @@ def test_a_pod_that_dies_before_it_runs_holds_nothing_for_long() -> None:
             found.act([("vfs come or go", 4, TOLD_S)])
 
 
-def test_a_restarted_agent_knows_what_pods_hold() -> None:
+def test_a_restarted_agent_knows_the_devices_that_pods_hold() -> None:
     with life() as found:
         found.act([("a pod starts", 0, 12.0), ("a pf goes", 0, TOLD_S)])
         found.act([("the agent is restarted", 0, TOLD_S)])
@@ -228,7 +228,7 @@ def take_away_a_witness(found: Lifecycle, left: str) -> None:
 
 @pytest.mark.parametrize("left", WITNESSES)
 @pytest.mark.parametrize("agent_too", [False, True], ids=["kubelet", "both"])
-def test_no_device_is_in_two_hands_while_kubelet_has_not_heard_of_its_pods(
+def test_no_device_is_allocated_twice_while_kubelet_does_not_know_its_pods(
     left: str, *, agent_too: bool
 ) -> None:
     """A held VF gets the driver that another pool selects, while kubelet starts anew."""
@@ -249,7 +249,7 @@ def test_no_device_is_in_two_hands_while_kubelet_has_not_heard_of_its_pods(
         found.settle()
 
 
-def test_a_device_is_free_once_kubelet_is_sure_though_its_checkpoint_is_old() -> None:
+def test_a_device_is_free_after_a_complete_answer_even_if_the_checkpoint_is_older() -> None:
     """Kubelet does not write it when a pod ends."""
     with life() as found:
         found.act([("a pod starts", 0, 12.0)])

@@ -103,7 +103,7 @@ def agent(node: HostBuilder, kubelet: Kubelet, tmp_path: Path) -> Iterator[Agent
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_node_at_a_glance(
+def test_the_page_shows_a_node_at_a_glance(
     browser: Browser, agent: AgentProcess, node: HostBuilder, scheme: Literal["light", "dark"]
 ) -> None:
     with page_of(browser, url_of(agent), scheme) as page:
@@ -121,7 +121,7 @@ def test_the_node_at_a_glance(
         shot(page, f"glance-{scheme}")
 
 
-def test_cells_tell_pool_use_and_health_by_more_than_colour(
+def test_cells_show_pool_use_and_health_by_more_than_colour(
     browser: Browser, agent: AgentProcess, node: HostBuilder
 ) -> None:
     vfs = node.vfs(NIC)
@@ -141,7 +141,7 @@ def test_cells_tell_pool_use_and_health_by_more_than_colour(
         assert colours[0] != colours[1]
 
 
-def test_a_link_that_goes_and_comes_is_seen_without_a_reload(
+def test_a_link_that_fails_and_recovers_is_seen_without_a_reload(
     browser: Browser, agent: AgentProcess, node: HostBuilder
 ) -> None:
     first = node.vfs(NIC)[0]
@@ -160,7 +160,7 @@ def test_a_link_that_goes_and_comes_is_seen_without_a_reload(
         assert page.evaluate("window.same") is True
 
 
-def test_a_change_during_an_answer_that_is_older_is_asked_for_anew(
+def test_a_change_during_an_older_answer_is_requested_again(
     browser: Browser, agent: AgentProcess, node: HostBuilder
 ) -> None:
     answers: list[tuple[Route, APIResponse]] = []
@@ -177,7 +177,7 @@ def test_a_change_during_an_answer_that_is_older_is_asked_for_anew(
         expect(cell(page, node.vfs(NIC)[0])).to_have_class("cell pool bad")
 
 
-def test_vfs_that_come_and_go_are_drawn(
+def test_vfs_that_appear_and_disappear_are_drawn(
     browser: Browser, agent: AgentProcess, node: HostBuilder
 ) -> None:
     with page_of(browser, url_of(agent)) as page:
@@ -203,7 +203,7 @@ def test_a_click_explains_a_device_with_the_pod_that_holds_it(
         expect(details).not_to_be_visible()
 
 
-def test_a_device_that_is_given_last_is_marked_and_explained(
+def test_a_device_that_is_allocated_last_is_marked_and_explained(
     browser: Browser, agent: AgentProcess, node: HostBuilder
 ) -> None:
     vf = node.vfs(NIC)[0]
@@ -219,7 +219,7 @@ def test_a_device_that_is_given_last_is_marked_and_explained(
         expect(page.locator("#details")).to_contain_text("none (given last)")
 
 
-def test_a_pool_is_explained_and_its_devices_stand_out(
+def test_a_pool_is_explained_and_its_devices_are_highlighted(
     browser: Browser, agent: AgentProcess, node: HostBuilder
 ) -> None:
     with page_of(browser, url_of(agent)) as page:
@@ -263,7 +263,7 @@ def test_everything_can_be_reached_by_keyboard(
         expect(page.locator(".cell.dim[data-id]")).to_have_count(0)
 
 
-def test_the_theme_can_be_chosen_and_is_kept(browser: Browser, agent: AgentProcess) -> None:
+def test_the_theme_can_be_chosen_and_is_stored(browser: Browser, agent: AgentProcess) -> None:
     back = "getComputedStyle(document.body).backgroundColor"
     with page_of(browser, url_of(agent), "light") as page:
         light = page.evaluate(back)
@@ -288,7 +288,7 @@ def test_a_name_from_the_host_cannot_become_markup(
         assert page.locator("img").count() == 0
 
 
-def test_the_page_comes_back_with_the_agent(
+def test_the_page_recovers_with_the_agent(
     browser: Browser, node: HostBuilder, kubelet: Kubelet, tmp_path: Path
 ) -> None:
     config, pools = tmp_path / "config.json", (pool("net", drivers=["iavf"]),)

@@ -55,7 +55,7 @@ def _audited(lock: str, source: str) -> tuple[list[Mapping[str, Any]], str]:
 
 
 @LOCKS
-def test_the_index_gives_the_files_that_a_lock_names(lock: str, tmp_path: Path) -> None:
+def test_the_package_index_has_the_files_of_the_locks(lock: str, tmp_path: Path) -> None:
     run(
         *(sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet"),
         *("--no-deps", "--require-hashes", "--dest", tmp_path, "--requirement", lock),

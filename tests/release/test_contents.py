@@ -34,15 +34,15 @@ def sources(checkout: Path, folder: str) -> frozenset[str]:
     return frozenset(str(path.relative_to(checkout)) for path in found) - set(LITTER)
 
 
-def test_the_metadata_and_the_readme_are_fit_for_an_index(built: Built) -> None:
+def test_the_metadata_and_the_readme_are_valid_for_a_package_index(built: Built) -> None:
     run(*TOOL, "twine", "check", "--strict", built.wheel, built.sdist)
 
 
-def test_the_wheel_has_no_common_fault(built: Built) -> None:
+def test_the_wheel_has_no_common_mistake(built: Built) -> None:
     run(*TOOL, "check_wheel_contents", built.wheel)
 
 
-def test_the_wheel_holds_the_package_and_nothing_else(
+def test_the_wheel_has_the_package_and_nothing_else(
     in_wheel: frozenset[str], checkout: Path
 ) -> None:
     assert {n for n in in_wheel if ".dist-info/" not in n} == sources(checkout, "agent")
@@ -62,11 +62,11 @@ def test_the_wheel_holds_the_package_and_nothing_else(
         "agent/http/page/page.js",
     ],
 )
-def test_the_wheel_holds_what_is_easily_left_out(in_wheel: frozenset[str], name: str) -> None:
+def test_the_wheel_has_the_data_files(in_wheel: frozenset[str], name: str) -> None:
     assert name in in_wheel
 
 
-def test_the_wheel_holds_the_licence(built: Built) -> None:
+def test_the_wheel_has_the_licence(built: Built) -> None:
     with zipfile.ZipFile(built.wheel) as archive:
         (name,) = (n for n in archive.namelist() if n.endswith("/licenses/LICENSE"))
         assert archive.read(name) == (REPOSITORY / "LICENSE").read_bytes()
@@ -82,7 +82,7 @@ def test_the_metadata_names_licence_pythons_and_bounded_dependencies(built: Buil
         assert operators == {">=", "<"}, f"{text} has no lower or no upper bound"
 
 
-def test_the_source_distribution_holds_what_it_takes_to_build_and_test(
+def test_the_source_distribution_has_everything_for_build_and_test(
     in_sdist: frozenset[str], checkout: Path
 ) -> None:
     wanted = {"pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "tox.ini"}
@@ -92,7 +92,7 @@ def test_the_source_distribution_holds_what_it_takes_to_build_and_test(
         assert sources(checkout, folder) <= in_sdist
 
 
-def test_no_litter_gets_into_anything(
+def test_no_temporary_file_is_packaged(
     in_wheel: frozenset[str], in_sdist: frozenset[str], checkout: Path
 ) -> None:
     assert all((checkout / name).is_file() for name in LITTER)
@@ -100,13 +100,13 @@ def test_no_litter_gets_into_anything(
     assert not [n for n in in_wheel | in_sdist if n.endswith((".pyc", ".orig", ".rej", "~"))]
 
 
-def test_the_source_distribution_makes_the_same_wheel(built: Built, tmp_path: Path) -> None:
+def test_the_source_distribution_builds_the_same_wheel(built: Built, tmp_path: Path) -> None:
     source = unpacked(built.sdist, tmp_path / "source")
     again = build(source, tmp_path / "dist", "--wheel")
     assert digest(again.wheel) == digest(built.wheel)
 
 
-def test_a_second_build_elsewhere_makes_the_same_bytes(
+def test_a_second_build_in_another_place_has_the_same_bytes(
     built: Built, checkout: Path, tmp_path: Path
 ) -> None:
     for path in checkout.rglob("*.py"):

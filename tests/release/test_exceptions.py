@@ -34,7 +34,7 @@ def silences() -> Iterator[Silence]:
                         yield Silence(place, rule, found[2].strip(" -("))
 
 
-def test_the_security_rules_are_on_for_the_agent() -> None:
+def test_the_security_rules_of_the_linter_are_enabled_for_the_agent() -> None:
     lint = tomllib.loads(PROJECT.read_text())["tool"]["ruff"]["lint"]
     assert lint["select"] == ["ALL"]
     assert not [rule for rule in lint["ignore"] if re.match(r"S\d", rule)]

@@ -39,7 +39,7 @@ def test_each_fragment_is_a_few_whole_sentences() -> None:
         assert re.fullmatch(r"[A-Z`].{15,600}\.\n", text, re.DOTALL), path.name
 
 
-def test_all_fragments_get_into_the_changelog_and_nothing_of_it_is_lost(tmp_path: Path) -> None:
+def test_all_fragments_are_added_to_the_changelog_and_nothing_is_lost(tmp_path: Path) -> None:
     for name in ("pyproject.toml", "CHANGELOG.md"):
         shutil.copy(REPOSITORY / name, tmp_path)
     shutil.copytree(FOLDER, tmp_path / FOLDER.name)

@@ -23,29 +23,37 @@ def installed(
     return made
 
 
-def test_its_dependencies_agree_with_each_other(installed: Environment) -> None:
+def test_the_dependencies_of_the_installed_agent_are_consistent(installed: Environment) -> None:
     installed.pip("check")
 
 
-def test_it_tells_its_version(installed: Environment) -> None:
+def test_the_installed_agent_prints_its_version(installed: Environment) -> None:
     assert run(installed.agent, "--version").strip() == agent.__version__
 
 
-def test_it_validates_a_configuration(installed: Environment, tmp_path: Path) -> None:
+def test_the_installed_agent_validates_a_configuration(
+    installed: Environment, tmp_path: Path
+) -> None:
     path = tmp_path / "config.json"
     path.write_text(json.dumps(CONFIG))
     run(installed.agent, "validate", path)
 
 
-def test_it_shows_the_whole_job_on_its_sample_node(installed: Environment, tmp_path: Path) -> None:
+def test_the_demo_shows_all_its_steps_on_the_sample_node(
+    installed: Environment, tmp_path: Path
+) -> None:
     assert "registered" in run(installed.agent, "demo", cwd=tmp_path)
 
 
-def test_nothing_of_it_comes_from_the_checkout(installed: Environment, tmp_path: Path) -> None:
+def test_the_installed_agent_uses_nothing_of_the_checkout(
+    installed: Environment, tmp_path: Path
+) -> None:
     where = run(installed.python, "-c", "import agent; print(agent.__file__)", cwd=tmp_path)
     assert Path(where.strip()).is_relative_to(installed.python.parents[1])
 
 
-def test_it_runs_on_exactly_what_the_lock_names(locked: Environment, tmp_path: Path) -> None:
+def test_the_installed_agent_has_exactly_the_versions_of_the_lock(
+    locked: Environment, tmp_path: Path
+) -> None:
     locked.pip("check")
     assert run(locked.agent, "--version", cwd=tmp_path).strip() == agent.__version__

@@ -58,7 +58,7 @@ def test_each_line_of_a_lock_has_one_version_and_hashes(lock: Path) -> None:
 
 
 @LOCKS
-def test_a_lock_satisfies_what_the_project_asks_for(lock: Path) -> None:
+def test_a_lock_satisfies_the_requirements_of_the_project(lock: Path) -> None:
     locked = pins(lock)
     for asked in ASKED:
         assert asked.specifier.contains(locked[canonicalize_name(asked.name)].version), asked
@@ -76,12 +76,12 @@ def test_a_lock_names_no_index(lock: Path) -> None:
 
 
 @LOCKS
-def test_a_lock_tells_how_to_make_it_anew(lock: Path) -> None:
+def test_a_lock_says_how_to_create_it_again(lock: Path) -> None:
     assert "tox -e lock" in (REPOSITORY / lock).read_text()[:200]
 
 
 @LOCKS
-def test_a_lock_is_what_its_inputs_make(lock: Path, tmp_path: Path) -> None:
+def test_a_lock_matches_its_inputs(lock: Path, tmp_path: Path) -> None:
     copy = tmp_path / "lock"
     shutil.copy(REPOSITORY / lock, copy)
     (command,) = (line for line in _commands() if line[-1] == str(lock))

@@ -26,19 +26,19 @@ def bill(sbom: Path) -> dict[str, Any]:
     return read
 
 
-def test_the_bill_follows_its_schema(sbom: Path) -> None:
+def test_the_sbom_follows_its_schema(sbom: Path) -> None:
     assert SchemaVersion.V1_6.to_version() == VERSION
     fault = JsonStrictValidator(SchemaVersion.V1_6).validate_str(sbom.read_text())
     assert fault is None, fault
 
 
-def test_the_bill_is_of_this_version_under_this_licence(bill: dict[str, Any]) -> None:
+def test_the_sbom_has_this_version_and_this_licence(bill: dict[str, Any]) -> None:
     told = bill["metadata"]["component"]
     assert (told["name"], told["version"]) == ("sriov-node-agent", agent.__version__)
     assert licences(told) == {"Apache-2.0"}
 
 
-def test_the_bill_names_all_that_is_installed_and_nothing_else(
+def test_the_sbom_names_all_installed_packages_and_nothing_else(
     bill: dict[str, Any], locked: Environment
 ) -> None:
     installed = {

@@ -25,7 +25,7 @@ def test_the_package_takes_the_version_from_the_agent() -> None:
     assert project["tool"]["hatch"]["version"]["path"] == "agent/__init__.py"
 
 
-def test_the_chart_and_its_image_have_the_agents_version() -> None:
+def test_chart_and_image_have_the_agents_version() -> None:
     chart = yaml.safe_load(CHART.read_text())
     values = yaml.safe_load((CHART.parent / "values.yaml").read_text())
     assert (chart["version"], chart["appVersion"]) == (agent.__version__, agent.__version__)
@@ -56,6 +56,6 @@ def test_no_other_file_of_the_agent_spells_the_version() -> None:
     assert found == ["agent/__init__.py"]
 
 
-def test_the_changelog_tells_of_no_later_version() -> None:
+def test_the_changelog_has_no_later_version() -> None:
     told = re.findall(r"^## (\d\S*)", Path(REPOSITORY / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert all(Version(v) <= Version(agent.__version__) for v in told)

@@ -186,7 +186,9 @@ async def test_hidden_facts_other_than_the_driver_do_not_refuse(roots: Roots) ->
     assert dict(answer.envs)["PCIDEVICE_INTEL_COM_VF"] == A
 
 
-async def test_a_pf_of_which_a_pod_was_just_given_a_sub_function_is_refused(roots: Roots) -> None:
+async def test_a_pf_is_refused_if_a_pod_was_just_allocated_a_sub_function_of_it(
+    roots: Roots,
+) -> None:
     sub = sf(SPARE, 7, netdevs=(Netdev("pf2s7"),))
     pools = assigned(host(SPARE, sub), pool("vf"))
     pods_use_it = attrs.evolve(
@@ -197,14 +199,14 @@ async def test_a_pf_of_which_a_pod_was_just_given_a_sub_function_is_refused(root
     assert refused.value.reason == f"is a PF, and pods use its sub-functions: {sub.id}"
 
 
-async def test_a_device_that_a_pod_held_and_that_is_gone_is_refused(roots: Roots) -> None:
+async def test_a_device_that_a_pod_held_and_that_no_longer_exists_is_refused(roots: Roots) -> None:
     pools = assigned(host(PF0), pool("vf"), held=held("vf", vfio(A, 0, 21)))
     with pytest.raises(DeviceNotUsableError, match="is no longer on the host"):
         await allocator(roots, pools).allocate(VF, (A,))
 
 
 @pytest.mark.looptime
-async def test_a_read_that_hangs_is_not_waited_for_long(roots: Roots, log_lines: LogLines) -> None:
+async def test_the_wait_for_a_read_that_hangs_is_limited(roots: Roots, log_lines: LogLines) -> None:
     go = threading.Event()
 
     def hangs(devices: tuple[Device, ...]) -> tuple[Device, ...]:
@@ -221,7 +223,7 @@ async def test_a_read_that_hangs_is_not_waited_for_long(roots: Roots, log_lines:
     assert log_lines.fields("allocation.stale_facts") == [{"devices": fec.id}]
 
 
-async def test_reads_that_hang_are_limited_in_number_and_begun_again_once_they_end(
+async def test_reads_that_hang_are_limited_in_number_and_started_again_once_they_end(
     roots: Roots,
 ) -> None:
     go = threading.Event()
@@ -255,7 +257,9 @@ async def test_a_process_without_descriptors_answers_with_the_facts_of_the_last_
     assert log_lines.fields("allocation.stale_facts") == [{"devices": A}]
 
 
-async def test_a_bug_in_reading_is_not_taken_for_a_slow_read(roots: Roots) -> None:
+async def test_an_unexpected_exception_in_a_read_is_not_treated_as_a_slow_read(
+    roots: Roots,
+) -> None:
     def fails(_: tuple[Device, ...]) -> tuple[Device, ...]:
         raise ZeroDivisionError
 
@@ -263,7 +267,7 @@ async def test_a_bug_in_reading_is_not_taken_for_a_slow_read(roots: Roots) -> No
         await allocator(roots, refresh=fails).allocate(VF, (A,))
 
 
-async def test_without_its_device_info_file_a_device_is_not_handed_out(roots: Roots) -> None:
+async def test_a_device_without_its_device_info_file_is_not_allocated(roots: Roots) -> None:
     (roots.device_info / f"intel.com-vf-{A}-device.json").mkdir(parents=True)
     bus = Bus()
     events = noted(bus)
@@ -284,7 +288,7 @@ ANNOTATIONS = (("cdi.k8s.io/intel.com_net-pci_vf", ",".join(NAMES)),)
         ("both", NAMES, ANNOTATIONS),
     ],
 )
-async def test_with_cdi_the_answer_names_devices_in_the_place_of_nodes(
+async def test_with_cdi_the_answer_has_device_names_instead_of_nodes(
     roots: Roots,
     mode: CdiMode,
     cdi_devices: tuple[str, ...],
@@ -298,9 +302,7 @@ async def test_with_cdi_the_answer_names_devices_in_the_place_of_nodes(
 
 
 @pytest.mark.parametrize("mode", ["field", "annotations", "both"])
-async def test_with_cdi_a_device_without_nodes_is_named_nowhere(
-    roots: Roots, mode: CdiMode
-) -> None:
+async def test_with_cdi_a_device_without_nodes_has_no_name(roots: Roots, mode: CdiMode) -> None:
     pools = assigned(host(PF0, vf(A, PF0, 0)), pool("vf"))
     answer = await allocator(roots, pools, cdi=mode).allocate(VF, (A,))
     assert (answer.cdi_devices, answer.annotations, answer.nodes) == ((), (), ())
@@ -342,25 +344,25 @@ async def test_the_pools_own_policy_comes_before_the_default_of_the_command_line
     assert await asked.prefer(VF, FOUR, (), 2) == (A, "0000:3b:0a.0")
 
 
-async def test_a_pool_may_say_that_it_wants_no_policy(roots: Roots) -> None:
+async def test_a_pool_may_select_the_default_policy(roots: Roots) -> None:
     pools = assigned(TWO_PFS, pool("vf", allocationPolicy=""))
     asked = allocator(roots, pools, policy=AllocationPolicy.SPREAD)
     assert await asked.prefer(VF, FOUR, (), 2) == (A, B)
 
 
-async def test_the_default_of_the_command_line_is_for_pools_that_say_nothing(roots: Roots) -> None:
+async def test_the_default_of_the_command_line_is_for_pools_without_a_policy(roots: Roots) -> None:
     pools = assigned(TWO_PFS, pool("vf"))
     asked = allocator(roots, pools, policy=AllocationPolicy.SPREAD)
     assert await asked.prefer(VF, FOUR, (), 2) == (A, "0000:3b:0a.0")
 
 
-async def test_spread_knows_what_pods_hold(roots: Roots) -> None:
+async def test_spread_counts_the_devices_that_pods_hold(roots: Roots) -> None:
     pools = assigned(TWO_PFS, pool("vf"), held=held("vf", A))
     asked = allocator(roots, pools, policy=AllocationPolicy.SPREAD)
     assert await asked.prefer(VF, FOUR[1:], (), 1) == ("0000:3b:0a.0",)
 
 
-async def test_of_a_pool_that_is_not_known_what_must_be_included_is_preferred(roots: Roots) -> None:
+async def test_for_an_unknown_pool_the_required_devices_are_preferred(roots: Roots) -> None:
     assert await allocator(roots).prefer("intel.com/x", (A, B), (B,), 2) == (B,)
 
 
@@ -378,7 +380,7 @@ def known_as(now: Device, _: tuple[Device, ...]) -> tuple[Device, ...]:
     return (now,)
 
 
-async def test_a_cdi_entry_is_true_when_its_device_is_given_and_stays_as_it_was_then(
+async def test_a_cdi_entry_is_up_to_date_when_its_device_is_allocated_and_then_stays_the_same(
     roots: Roots,
 ) -> None:
     specs = CdiSpecs(roots, on=True)
@@ -400,7 +402,7 @@ async def test_a_cdi_entry_is_true_when_its_device_is_given_and_stays_as_it_was_
         assert named_nodes(roots) == given
 
 
-async def test_a_pf_that_got_vfs_since_the_last_scan_is_given_to_nobody(roots: Roots) -> None:
+async def test_a_pf_that_got_vfs_since_the_last_scan_is_not_allocated(roots: Roots) -> None:
     spare = pf("0000:3b:00.1", "pf1")
     made = allocator(
         roots,
@@ -436,7 +438,7 @@ async def test_a_device_of_which_a_selected_fact_changed_is_refused_and_scanned_
     assert [hint.touched for hint in changes] == [frozenset({A})]
 
 
-async def test_a_selected_fact_that_is_hidden_for_now_is_no_reason_to_refuse(roots: Roots) -> None:
+async def test_a_selected_fact_that_is_hidden_does_not_cause_a_refusal(roots: Roots) -> None:
     known = vf(A, IB, 0, pkey=0x8001, rdma=(RdmaDevice("mlx5_1"),))
     pools = assigned(host(IB, known), pool("vf", {"pKeys": ["0x8001"]}))
     hidden = attrs.evolve(known, pkey=None, rdma=())
@@ -456,7 +458,7 @@ def slow(
     return Allocator(roots, Bus(), lambda: pools, fails, checks=checks)
 
 
-async def test_nodes_that_became_those_of_another_function_are_not_handed_out(
+async def test_nodes_that_belong_to_another_function_now_are_not_added(
     roots: Roots,
 ) -> None:
     asked = slow(roots, PLAIN, lambda _: {B: "its IOMMU group is 77, was 22"})
@@ -465,7 +467,7 @@ async def test_nodes_that_became_those_of_another_function_are_not_handed_out(
     assert (await slow(roots, PLAIN, lambda _: {}).allocate(VF, (A, B))).nodes
 
 
-async def test_nodes_that_cannot_be_confirmed_are_not_handed_out(roots: Roots) -> None:
+async def test_nodes_that_cannot_be_confirmed_are_not_added(roots: Roots) -> None:
     def fails(_: tuple[Device, ...]) -> dict[str, str]:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
@@ -484,7 +486,7 @@ async def test_two_functions_of_one_iommu_group_go_to_one_container(roots: Roots
 
 
 @pytest.mark.parametrize("shares", [False, True])
-async def test_a_mate_of_a_device_that_was_just_given_is_refused_unless_its_pool_shares(
+async def test_a_group_mate_of_a_new_allocation_is_refused_unless_its_pool_shares_groups(
     roots: Roots,
     shares: bool,  # noqa: FBT001 - a parameter of the test
 ) -> None:
@@ -500,7 +502,7 @@ async def test_a_mate_of_a_device_that_was_just_given_is_refused_unless_its_pool
             await asked.allocate(VF, (B,))
 
 
-async def test_of_two_answers_at_once_one_has_the_iommu_group(roots: Roots) -> None:
+async def test_of_two_simultaneous_allocations_one_gets_the_iommu_group(roots: Roots) -> None:
     pools, bus = assigned(SHARED, pool("vf")), Bus()
     given = noted(bus)
 
@@ -517,7 +519,7 @@ async def test_of_two_answers_at_once_one_has_the_iommu_group(roots: Roots) -> N
     assert [type(a) for a in answers].count(DeviceNotUsableError) == 1
 
 
-async def test_a_node_that_vanished_since_the_last_scan_is_not_handed_out(roots: Roots) -> None:
+async def test_a_node_that_disappeared_since_the_last_scan_is_not_added(roots: Roots) -> None:
     seen = HostNodes(is_seen=True, names=frozenset({"vfio/vfio", "vfio/21"}))
     node = attrs.evolve(host(PF0, vfio(A, 0, 21)), nodes=seen)
     pools = assigned(node, pool("vf"))
@@ -563,7 +565,7 @@ async def test_a_device_that_is_refused_as_unusable_is_published(roots: Roots) -
 
 
 @pytest.mark.looptime
-async def test_a_device_that_kubelet_offers_again_soon_after_it_was_given_has_come_back(
+async def test_a_device_that_kubelet_offers_again_soon_after_its_allocation_was_freed(
     roots: Roots, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def at_once(_purpose: str, _path: object, work: Callable[[], Any], **_: object) -> object:
@@ -586,7 +588,7 @@ async def test_a_device_that_kubelet_offers_again_soon_after_it_was_given_has_co
     assert len(returned) == 1
 
 
-async def test_a_group_is_refused_while_the_answer_that_gives_it_is_being_written(
+async def test_a_group_is_refused_while_another_allocation_of_it_is_being_written(
     roots: Roots,
 ) -> None:
     begun, go = asyncio.Event(), asyncio.Event()

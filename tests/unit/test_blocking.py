@@ -68,14 +68,14 @@ async def until_nothing_hangs() -> None:
     end()
 
 
-async def test_a_call_gives_its_result_from_a_thread_that_is_kept() -> None:
+async def test_a_call_returns_its_result_from_a_thread_that_is_kept() -> None:
     first = await blocking.call("files", "/x", threading.current_thread)
     assert first is not threading.current_thread()
     assert first.daemon
     assert await blocking.call("files", "/x", threading.current_thread) is first
 
 
-def test_a_caller_that_cannot_wait_goes_on_at_the_limit_and_the_late_result_is_undone(
+def test_a_caller_that_cannot_await_continues_after_the_limit_and_the_late_result_is_undone(
     gate: Gate,
 ) -> None:
     assert blocking.call_now("files", "/x", lambda: 7, limit_s=20) == 7
@@ -108,7 +108,7 @@ async def test_a_circle_of_links_is_the_same_error_on_every_python(tmp_path: Pat
     assert raised.value.errno == errno.ELOOP
 
 
-async def test_a_call_that_hangs_costs_its_own_purpose_only(
+async def test_a_call_that_hangs_affects_only_its_own_purpose(
     gate: Gate, log_lines: LogLines
 ) -> None:
     with pytest.raises(TimeoutError, match="/dead"):
@@ -126,7 +126,7 @@ async def test_a_call_that_hangs_costs_its_own_purpose_only(
     assert log_lines.fields("file.hangs") == [{"purpose": "files", "path": "/dead"}]
 
 
-async def test_a_result_that_comes_too_late_is_undone(gate: Gate) -> None:
+async def test_a_result_that_arrives_too_late_is_undone(gate: Gate) -> None:
     with pytest.raises(TimeoutError):
         await blocking.call("files", "/dead", gate.work, limit_s=0.01, undo=gate.undo)
     gate.open()
@@ -143,7 +143,7 @@ async def test_a_result_whose_caller_was_cancelled_is_undone(gate: Gate) -> None
     assert await asyncio.to_thread(gate.invalidated.wait, 20)
 
 
-async def test_a_call_that_was_given_up_before_it_began_is_not_made(gate: Gate) -> None:
+async def test_a_call_that_was_cancelled_before_it_started_is_not_made(gate: Gate) -> None:
     asked = asyncio.create_task(blocking.call("files", "/x", gate.work))
     assert await asyncio.to_thread(gate.begun.wait, 20)
     reached: list[int] = []
@@ -155,7 +155,7 @@ async def test_a_call_that_was_given_up_before_it_began_is_not_made(gate: Gate) 
     assert not reached
 
 
-async def test_threads_that_are_there_work_when_no_further_one_can_be_made() -> None:
+async def test_existing_threads_work_while_no_further_one_can_be_created() -> None:
     blocking.prepare("early")
     with no_further_thread():
         blocking.prepare("late")
@@ -167,7 +167,7 @@ async def test_threads_that_are_there_work_when_no_further_one_can_be_made() -> 
     assert await blocking.call("late", "/x", lambda: "answer") == "answer"
 
 
-async def test_a_second_thread_that_cannot_be_made_leaves_the_first_to_do_it_all() -> None:
+async def test_if_a_second_thread_cannot_be_created_the_first_one_does_all_the_work() -> None:
     begun, go = threading.Event(), threading.Event()
 
     def slow() -> str:
@@ -184,7 +184,7 @@ async def test_a_second_thread_that_cannot_be_made_leaves_the_first_to_do_it_all
         assert (await asked, await then) == ("slow", os.getpid())
 
 
-async def test_what_needs_no_file_is_done_on_the_loop_if_there_is_no_thread() -> None:
+async def test_work_without_files_runs_on_the_loop_if_there_is_no_thread() -> None:
     with no_further_thread():
         assert await blocking.compute("answers", threading.current_thread) is (
             threading.current_thread()
@@ -194,7 +194,7 @@ async def test_what_needs_no_file_is_done_on_the_loop_if_there_is_no_thread() ->
     )
 
 
-def test_a_call_that_outlives_its_loop_ends_in_silence(gate: Gate) -> None:
+def test_a_call_that_returns_after_the_loop_has_ended_reports_nothing(gate: Gate) -> None:
     async def leave_early() -> None:
         with pytest.raises(TimeoutError):
             await blocking.call("files", "/dead", gate.work, limit_s=0.01, undo=gate.undo)
@@ -224,7 +224,7 @@ async def test_files_of_aiofiles_are_read_in_the_threads_of_their_purpose(tmp_pa
 
 
 @pytest.mark.parametrize("how", ["too late", "cancelled"])
-async def test_a_file_that_opens_when_nobody_waits_any_more_is_closed_again(
+async def test_a_file_that_opens_after_its_caller_stopped_waiting_is_closed_again(
     tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     path = tmp_path / "file"

@@ -17,7 +17,7 @@ class LoudPing(Ping):
     pass
 
 
-async def test_a_subscriber_takes_the_newest_event_and_never_a_queue() -> None:
+async def test_a_subscriber_gets_the_newest_event_and_never_a_queue() -> None:
     bus = Bus()
     with bus.subscribe(Ping) as pings:
         for number in range(1000):
@@ -30,7 +30,7 @@ async def test_a_subscriber_takes_the_newest_event_and_never_a_queue() -> None:
         assert await waiting == Ping(1000)
 
 
-async def test_each_subscriber_has_a_slot_of_its_own() -> None:
+async def test_each_subscriber_has_its_own_slot() -> None:
     bus = Bus()
     with bus.subscribe(Ping) as first, bus.subscribe(Ping) as second:
         bus.publish(Ping(1))
@@ -47,7 +47,7 @@ async def test_events_from_before_joining_are_not_delivered() -> None:
         assert await pings.take() == Ping(2)
 
 
-async def test_only_subscribers_of_exactly_the_class_are_told() -> None:
+async def test_only_subscribers_of_exactly_the_class_get_an_event() -> None:
     bus = Bus()
     heard: list[object] = []
     bus.on(Ping, heard.append)
@@ -76,7 +76,7 @@ async def test_a_callback_gets_every_event_in_order_before_publish_returns() -> 
     ]
 
 
-async def test_following_a_subscription_goes_on_until_it_is_left() -> None:
+async def test_following_a_subscription_continues_until_it_is_left() -> None:
     bus = Bus()
     heard = []
     with bus.subscribe(Ping) as pings:
@@ -90,7 +90,7 @@ async def test_following_a_subscription_goes_on_until_it_is_left() -> None:
     assert bus.subscriber_count(Ping) == 0
 
 
-async def test_a_wait_that_is_given_up_loses_no_event() -> None:
+async def test_a_wait_that_is_cancelled_loses_no_event() -> None:
     bus = Bus()
     with bus.subscribe(Ping) as pings:
         waiting = asyncio.create_task(pings.take())
@@ -113,7 +113,7 @@ async def test_after_closing_nothing_is_delivered() -> None:
     waiting.cancel()
 
 
-async def test_one_that_leaves_while_an_event_goes_round_is_not_told_of_it() -> None:
+async def test_a_subscriber_that_leaves_during_an_event_does_not_get_it() -> None:
     bus = Bus()
     heard: list[str] = []
     bus.on(Ping, lambda _: leave())
@@ -123,7 +123,7 @@ async def test_one_that_leaves_while_an_event_goes_round_is_not_told_of_it() -> 
     assert heard == ["last"]
 
 
-async def test_one_that_joins_while_an_event_goes_round_hears_the_next_one() -> None:
+async def test_a_subscriber_that_joins_during_an_event_gets_the_next_one() -> None:
     bus = Bus()
     heard: list[Ping] = []
 
@@ -137,7 +137,7 @@ async def test_one_that_joins_while_an_event_goes_round_hears_the_next_one() -> 
     assert heard == [Ping(2)]
 
 
-async def test_leaving_twice_ends_only_ones_own_place() -> None:
+async def test_leaving_twice_ends_only_the_own_subscription() -> None:
     bus = Bus()
     heard: list[Ping] = []
     leave = bus.on(Ping, heard.append)

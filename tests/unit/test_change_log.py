@@ -75,7 +75,9 @@ def test_few_devices_are_all_named() -> None:
     assert join_ids(tuple("abc")) == "a,b,c"
 
 
-def test_a_new_pool_tells_its_funnel_why_it_is_empty_and_its_notes(log_lines: LogLines) -> None:
+def test_a_new_pool_is_logged_with_its_funnel_the_reason_why_it_is_empty_and_its_notes(
+    log_lines: LogLines,
+) -> None:
     selectors = {"pfNames": ["pf0", "pf1"], "drivers": ["vfio-pci"]}
     idle = pf("0000:5e:00.0", "pf1")
     tell_pools(Pools(), assigned(host(*NODE.devices, idle), pool("vf", selectors)))
@@ -98,7 +100,7 @@ def test_a_new_pool_tells_its_funnel_why_it_is_empty_and_its_notes(log_lines: Lo
 ALTERNATIVES = {"drivers": ["iavf", "igb_uio", "pci-pf-stub"], "pfNames": ["pf0", "pf9"]}
 
 
-def test_absent_alternatives_are_told_once_and_as_no_fault(log_lines: LogLines) -> None:
+def test_absent_alternatives_are_reported_once_and_not_as_faults(log_lines: LogLines) -> None:
     before = assigned(NODE, pool("vf", ALTERNATIVES))
     tell_pools(Pools(), before)
     assert log_lines.events() == ["pool.assigned", "pool.alternatives", "pool.alternatives"]
@@ -115,7 +117,7 @@ def test_absent_alternatives_are_told_once_and_as_no_fault(log_lines: LogLines) 
     assert log_lines.events()[3:] == ["pool.assigned"]
 
 
-def test_a_selector_object_for_another_kind_of_node_is_no_fault(log_lines: LogLines) -> None:
+def test_a_selector_object_for_another_kind_of_node_is_not_a_fault(log_lines: LogLines) -> None:
     objects = ({"vendors": ["15b3"], "isRdma": True}, {"vendors": ["8086"]})
     tell_pools(Pools(), assigned(NODE, pool("vf", *objects)))
     assert [f["absent"] for f in log_lines.fields("pool.alternatives")] == [
@@ -124,7 +126,7 @@ def test_a_selector_object_for_another_kind_of_node_is_no_fault(log_lines: LogLi
     assert log_lines.fields("pool.note") == []
 
 
-def test_an_object_that_brings_nothing_though_its_values_are_here_is_a_fault(
+def test_an_object_that_selects_nothing_although_its_values_exist_is_a_fault(
     log_lines: LogLines,
 ) -> None:
     objects = ({"vendors": ["8086"], "isRdma": True}, {"vendors": ["8086"]})
@@ -134,13 +136,13 @@ def test_an_object_that_brings_nothing_though_its_values_are_here_is_a_fault(
     assert str(note["note"]).startswith("isRdma: ")
 
 
-def test_a_value_that_is_absent_without_an_alternative_is_a_fault(log_lines: LogLines) -> None:
+def test_an_absent_value_without_an_alternative_is_a_fault(log_lines: LogLines) -> None:
     tell_pools(Pools(), assigned(NODE, pool("vf", {"pfNames": ["pf9"]}), pool("all")))
     assert "pool.alternatives" not in log_lines.events()
     assert "no PF on this host is named pf9" in str(log_lines.fields("pool.empty")[0]["why"])
 
 
-def test_the_funnel_of_several_objects_tells_which_step_is_whose() -> None:
+def test_the_funnel_of_several_objects_names_the_object_of_each_step() -> None:
     chosen = one_pool(NODE, {"pfNames": ["pf0#0"]}, {"drivers": ["iavf"]})
     assert funnel_text(chosen) == (
         "kind netDevice: 3 > without VFs: 2 > [1] pfNames pf0#0: 1 > [1] not in use: 1"
@@ -148,23 +150,23 @@ def test_the_funnel_of_several_objects_tells_which_step_is_whose() -> None:
     )
 
 
-def test_a_pool_that_did_not_change_is_not_told_again(log_lines: LogLines) -> None:
+def test_a_pool_that_did_not_change_is_not_logged_again(log_lines: LogLines) -> None:
     tell_pools(assigned(NODE, pool("vf")), assigned(NODE, pool("vf")))
     assert log_lines.events() == []
 
 
-def test_only_the_pool_whose_funnel_changed_is_told(log_lines: LogLines) -> None:
+def test_only_the_pool_whose_funnel_changed_is_logged(log_lines: LogLines) -> None:
     pools = (pool("a", {"pfNames": ["pf0#0"]}), pool("fec", deviceType="accelerator"))
     tell_pools(assigned(NODE, *pools), assigned(host(PF0, VFS[1]), *pools))
     assert [f["resource"] for f in log_lines.fields("pool.assigned")] == ["intel.com/a"]
 
 
-def test_a_retired_pool_is_told(log_lines: LogLines) -> None:
+def test_a_removed_pool_is_logged(log_lines: LogLines) -> None:
     tell_pools(assigned(NODE, pool("a"), pool("b")), assigned(NODE, pool("a")))
     assert log_lines.fields("pool.removed") == [{"resource": "intel.com/b"}]
 
 
-def test_an_overlap_is_told_once_with_its_count(log_lines: LogLines) -> None:
+def test_an_overlap_is_logged_once_with_its_count(log_lines: LogLines) -> None:
     alone = assigned(NODE, pool("a"))
     both = assigned(NODE, pool("a"), pool("b"))
     tell_pools(alone, both)
@@ -179,7 +181,7 @@ def test_an_overlap_is_told_once_with_its_count(log_lines: LogLines) -> None:
     ]
 
 
-def test_a_guarded_function_is_told_once_and_not_where_a_pool_has_it(log_lines: LogLines) -> None:
+def test_a_guarded_function_is_logged_once_and_not_if_a_pool_has_it(log_lines: LogLines) -> None:
     uplink = pf("0000:3b:00.1", "pf1")
     node = Snapshot(devices=(uplink,), default_route_netdevs=("pf1",))
     guarded = assigned(node, pool("nic"))
@@ -191,7 +193,7 @@ def test_a_guarded_function_is_told_once_and_not_where_a_pool_has_it(log_lines: 
     ]
 
 
-def test_a_host_whose_nics_have_no_netdev_in_this_namespace_is_told_once(
+def test_a_host_whose_nics_have_no_netdev_in_this_namespace_is_logged_once(
     log_lines: LogLines,
 ) -> None:
     bare = pf("0000:3b:00.0", None, num_vfs=1, driver="ice")
@@ -201,7 +203,7 @@ def test_a_host_whose_nics_have_no_netdev_in_this_namespace_is_told_once(
     assert log_lines.fields("host.no_network") == [{"pfs": "0000:3b:00.0"}]
 
 
-def test_functions_that_look_broken_are_told_once_when_no_pod_holds_them(
+def test_functions_that_look_broken_are_logged_once_if_no_pod_holds_them(
     log_lines: LogLines,
 ) -> None:
     parent = pf("0000:3b:00.0", "pf0", num_vfs=2)

@@ -52,7 +52,7 @@ async def states_of_a_life(sample: SampleNode) -> tuple[AgentState, AgentState, 
     return before, serving, startup.state()
 
 
-def test_the_state_is_whole_before_the_agent_is_built_while_it_serves_and_after_its_end(
+def test_the_state_is_complete_before_the_agent_is_built_while_it_serves_and_after_its_end(
     sample: SampleNode,
 ) -> None:
     before, serving, after = asyncio.run(states_of_a_life(sample))

@@ -21,14 +21,14 @@ async def waited(*opened_at: float, limit_s: float = 1.0) -> float:
     return loop.time() - began
 
 
-async def test_the_first_lists_are_there_when_no_further_stream_opens() -> None:
+async def test_the_first_lists_are_complete_when_no_further_stream_opens() -> None:
     assert await waited(0.2, 0.24, 0.28) == pytest.approx(0.33)
 
 
-async def test_without_a_stream_they_are_waited_for_no_longer_than_allowed() -> None:
+async def test_the_wait_for_streams_is_limited() -> None:
     assert await waited() == pytest.approx(1.0)
 
 
-async def test_streams_that_open_all_the_time_hold_nothing_up_for_ever() -> None:
+async def test_streams_that_keep_opening_do_not_delay_others_for_ever() -> None:
     moments = [n * 0.04 for n in range(1, 100)]
     assert await waited(*moments, limit_s=0.5) == pytest.approx(0.5)

@@ -17,17 +17,17 @@ from agent.errors import KubeletUnavailableError
         (errno.EMFILE, "raise the process's limit of open files"),
     ],
 )
-def test_an_error_of_the_system_is_told_with_what_to_do_about_it(number: int, remedy: str) -> None:
+def test_an_error_of_the_system_is_logged_with_advice(number: int, remedy: str) -> None:
     error = OSError(number, os.strerror(number), "/run/agent")
     assert with_advice(error).startswith(f"{error}: {remedy}")
 
 
-def test_the_remedy_of_what_an_error_came_from_is_told_too() -> None:
+def test_the_advice_for_the_cause_of_an_error_is_logged_too() -> None:
     error = KubeletUnavailableError("no socket")
     error.__cause__ = OSError(errno.ENOSPC, "full")
     assert with_advice(error) == "no socket: free some space, or some inodes (df, df -i)"
 
 
-def test_an_error_without_a_known_remedy_is_told_as_it_is() -> None:
+def test_an_error_without_known_advice_is_logged_unchanged() -> None:
     assert with_advice(OSError(errno.ENOENT, "gone")) == "[Errno 2] gone"
     assert with_advice(ValueError("odd")) == "odd"

@@ -76,7 +76,7 @@ async def test_a_slow_follower_sees_a_gap_in_the_numbers() -> None:
     assert await take(entries, 2) == [5, 6]
 
 
-async def test_a_follower_that_leaves_is_forgotten() -> None:
+async def test_a_follower_that_disconnects_is_forgotten() -> None:
     history = noted("a")
     entries = history.follow()
     await take(entries, 1)

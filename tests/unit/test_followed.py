@@ -15,7 +15,7 @@ def python(code: str) -> FollowedProcess:
     return followed
 
 
-def test_waiting_for_a_process_that_ends_fails_at_once_with_its_status_and_last_words() -> None:
+def test_waiting_for_a_process_that_ends_fails_at_once_with_its_status_and_last_output() -> None:
     with (
         python("print('last words', file=sys.stderr)\nsys.exit(3)") as process,
         pytest.raises(AssertionError, match="ended with status 3 without a sign:\nlast words"),
@@ -23,7 +23,7 @@ def test_waiting_for_a_process_that_ends_fails_at_once_with_its_status_and_last_
         process.wait_until_found("a sign", lambda: None)
 
 
-def test_what_a_process_said_before_its_end_is_found() -> None:
+def test_output_of_a_process_before_its_end_is_found() -> None:
     class Heard(FollowedProcess):
         said = ""
 
@@ -35,7 +35,7 @@ def test_what_a_process_said_before_its_end_is_found() -> None:
         assert process.wait_until_found("it", lambda: process.said or None) == "a word\n"
 
 
-def test_a_process_that_says_nothing_is_waited_for_no_longer_than_patience_lasts() -> None:
+def test_a_process_without_output_is_waited_for_up_to_the_limit() -> None:
     with python("time.sleep(600)") as process:
         process.patience_s = 0.01
         with pytest.raises(AssertionError, match=r"ran for 0\.01 s without a sign"):

@@ -83,12 +83,12 @@ def _imported_on(host: HostBuilder) -> list[str]:
     return list(found["modules"])
 
 
-def test_the_agent_was_at_work(imported: list[str]) -> None:
+def test_the_agent_worked_during_the_test(imported: list[str]) -> None:
     assert {"agent.daemon", "agent.admin.server", "pyroute2.netlink.nlsocket"} <= set(imported)
 
 
 @pytest.mark.parametrize("name", FORBIDDEN)
-def test_what_run_has_no_use_for_is_not_imported(imported: list[str], name: str) -> None:
+def test_modules_that_run_does_not_use_are_not_imported(imported: list[str], name: str) -> None:
     assert [m for m in imported if m == name or m.startswith(f"{name}.")] == []
 
 

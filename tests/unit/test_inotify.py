@@ -34,7 +34,7 @@ def open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-async def test_entries_that_come_go_and_are_written_are_told(tmp_path: Path) -> None:
+async def test_entries_that_are_created_removed_and_written_are_reported(tmp_path: Path) -> None:
     with DirectoryWatch((tmp_path,)) as watch:
         follower = Follower(watch)
         (tmp_path / "a").symlink_to("nowhere")
@@ -50,7 +50,7 @@ async def test_entries_that_come_go_and_are_written_are_told(tmp_path: Path) -> 
         assert await follower.next() == EntryChanged(tmp_path / "c", present=True)
 
 
-async def test_a_missing_directory_is_followed_once_it_is_made(tmp_path: Path) -> None:
+async def test_a_missing_directory_is_watched_once_it_is_created(tmp_path: Path) -> None:
     deep = tmp_path / "not" / "yet" / "there"
     with DirectoryWatch((deep,)) as watch:
         follower = Follower(watch)
@@ -74,7 +74,9 @@ async def test_the_removal_of_a_directory_with_an_open_socket_is_noticed(tmp_pat
         await follower.until(EntryChanged(folder / "x", present=True))
 
 
-async def test_a_directory_made_anew_before_anyone_looks_is_followed(tmp_path: Path) -> None:
+async def test_a_directory_that_is_recreated_before_it_is_checked_is_watched(
+    tmp_path: Path,
+) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
     with DirectoryWatch((folder,)) as watch:
@@ -87,7 +89,7 @@ async def test_a_directory_made_anew_before_anyone_looks_is_followed(tmp_path: P
         await follower.until(EntryChanged(folder / "x", present=True))
 
 
-async def test_a_moved_ancestor_is_noticed_and_its_successor_followed(tmp_path: Path) -> None:
+async def test_a_moved_ancestor_is_noticed_and_the_new_one_watched(tmp_path: Path) -> None:
     folder = tmp_path / "a" / "b"
     folder.mkdir(parents=True)
     with DirectoryWatch((folder,)) as watch:
@@ -101,7 +103,7 @@ async def test_a_moved_ancestor_is_noticed_and_its_successor_followed(tmp_path: 
         assert await follower.next() == EntryChanged(folder / "x", present=True)
 
 
-async def test_a_link_on_the_way_that_is_turned_elsewhere_is_followed(tmp_path: Path) -> None:
+async def test_a_link_in_the_path_that_gets_another_target_is_followed(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name / "folder").mkdir(parents=True)
     link = tmp_path / "link"
@@ -128,7 +130,7 @@ async def test_a_configmap_swap_is_one_named_entry(tmp_path: Path) -> None:
         await follower.until(EntryChanged(tmp_path / "..data", present=True))
 
 
-async def test_a_file_rewritten_behind_its_directory_is_told(tmp_path: Path) -> None:
+async def test_a_file_that_is_rewritten_in_place_is_reported(tmp_path: Path) -> None:
     # A hard link stands in for a bind mount: the directory that is watched hears nothing.
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "folder").mkdir()
@@ -141,7 +143,7 @@ async def test_a_file_rewritten_behind_its_directory_is_told(tmp_path: Path) -> 
         assert await follower.next() == EntryChanged(file, present=True)
 
 
-async def test_a_replaced_file_is_followed_as_the_new_one(tmp_path: Path) -> None:
+async def test_after_a_file_is_replaced_the_new_one_is_watched(tmp_path: Path) -> None:
     file = tmp_path / "folder" / "config.json"
     file.parent.mkdir()
     file.write_text("1")
@@ -155,7 +157,7 @@ async def test_a_replaced_file_is_followed_as_the_new_one(tmp_path: Path) -> Non
         await follower.until(EntryChanged(file, present=True))
 
 
-async def test_lost_events_are_one_look_again_and_the_watch_goes_on(tmp_path: Path) -> None:
+async def test_lost_events_cause_one_more_check_and_the_watch_continues(tmp_path: Path) -> None:
     limit = queue_limit()
     with DirectoryWatch((tmp_path,)) as watch:
         follower = Follower(watch)
@@ -176,7 +178,7 @@ async def test_entering_and_leaving_leaves_no_descriptor(tmp_path: Path) -> None
     assert open_files() == before
 
 
-def test_what_inotify_ran_out_of_is_told_with_the_remedy() -> None:
+def test_the_limit_of_inotify_that_was_reached_is_logged_with_advice() -> None:
     told = {code: limit_of(OSError(code, "x")) for code in (errno.EMFILE, errno.ENOSPC, errno.EIO)}
     assert "fs.inotify.max_user_instances" in told[errno.EMFILE]
     assert "fs.inotify.max_user_watches" in told[errno.ENOSPC]

@@ -44,7 +44,7 @@ def handler_at(pipe: Pipe) -> BackgroundHandler:
     return BackgroundHandler(pipe.writer, lambda count: record(f"dropped {count}"))
 
 
-def test_lines_come_in_order_and_are_awaited_at_the_end(pipe: Pipe) -> None:
+def test_lines_are_written_in_order_and_all_of_them_before_the_end(pipe: Pipe) -> None:
     handler = handler_at(pipe)
     for number in range(100):
         handler.emit(record(f"line {number}"))
@@ -54,7 +54,9 @@ def test_lines_come_in_order_and_are_awaited_at_the_end(pipe: Pipe) -> None:
     assert handler.dropped == 0
 
 
-def test_what_finds_no_room_is_dropped_counted_and_said_once_lines_flow_again(pipe: Pipe) -> None:
+def test_lines_without_room_are_dropped_counted_and_reported_once_writing_works_again(
+    pipe: Pipe,
+) -> None:
     handler = handler_at(pipe)
     for _ in range(2 * MAX_BYTES // len(LINE)):
         handler.emit(record(LINE))
@@ -71,7 +73,7 @@ def test_what_finds_no_room_is_dropped_counted_and_said_once_lines_flow_again(pi
     assert pipe.read(b"again\n") == b"again\n"
 
 
-def test_while_no_thread_can_be_made_what_is_taken_at_once_is_written(pipe: Pipe) -> None:
+def test_while_no_thread_can_be_created_lines_are_written_directly(pipe: Pipe) -> None:
     handler = handler_at(pipe)
     with patch.object(
         threading.Thread, "start", side_effect=RuntimeError("can't start new thread")
@@ -84,7 +86,7 @@ def test_while_no_thread_can_be_made_what_is_taken_at_once_is_written(pipe: Pipe
     assert text.decode() == f"{LINE}\n" * 100 + "with a thread\n"
 
 
-def test_a_stream_without_a_reader_is_no_error() -> None:
+def test_a_stream_without_a_reader_is_not_an_error() -> None:
     reader, writer = os.pipe()
     os.close(reader)
     handler = handler_at(Pipe(reader, writer))

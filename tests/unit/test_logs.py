@@ -90,7 +90,7 @@ def test_the_json_form_is_one_object_with_time_level_event_and_the_fields() -> N
         (OSError("no such thing"), '"no such thing"'),
     ],
 )
-def test_values_are_bare_where_that_is_safe_and_json_elsewhere(value: object, shown: str) -> None:
+def test_values_are_plain_if_that_is_safe_and_json_otherwise(value: object, shown: str) -> None:
     assert text(note=value) == f"WARNING pool.note note={shown}"
 
 
@@ -107,7 +107,7 @@ def test_control_characters_cannot_break_or_forge_a_line(form: str, odd: str) ->
 
 
 @given(st.dictionaries(st.sampled_from(FIELDS), st.text()))
-def test_whatever_a_field_holds_one_line_holds_all_of_it(fields: dict[str, str]) -> None:
+def test_a_field_of_any_content_is_on_one_line(fields: dict[str, str]) -> None:
     line = written("json", **fields)
     assert line.endswith("\n")
     assert line[:-1].isprintable()
@@ -137,7 +137,7 @@ def test_without_a_stream_lines_go_to_standard_error(capsys: pytest.CaptureFixtu
     assert capsys.readouterr().err.endswith(" INFO    agent.stopped\n")
 
 
-def test_a_new_configuration_takes_the_place_of_the_old_one() -> None:
+def test_a_new_configuration_replaces_the_old_one() -> None:
     first = io.StringIO()
     logs.configure(logging.INFO, "text", first)
     assert written("text", AgentStopped).count("\n") == 1
@@ -156,7 +156,7 @@ def test_a_traceback_is_kept_with_its_line(form: str) -> None:
     assert line.count("\n") == 1 or form == "text"
 
 
-def test_repeats_are_counted_and_told_at_powers_of_ten(log_lines: LogLines) -> None:
+def test_repeats_are_counted_and_logged_at_powers_of_ten(log_lines: LogLines) -> None:
     logs.configure(logging.DEBUG, "json", log_lines.stream)
     for _ in range(1000):
         logs.emit_once(LockUnavailable(error="e"), "key")
@@ -177,7 +177,7 @@ def test_each_key_and_each_event_is_counted_apart(log_lines: LogLines) -> None:
     assert [f["error"] for f in log_lines.fields("netlink.lost")] == ["a", "b"]
 
 
-def test_what_is_forgotten_is_told_again(log_lines: LogLines) -> None:
+def test_a_forgotten_event_is_logged_again(log_lines: LogLines) -> None:
     logs.configure(logging.DEBUG, "json", log_lines.stream)
     for _ in range(2):
         logs.emit_once(LockUnavailable(error="a"), "a")

@@ -35,7 +35,7 @@ def test_each_kind_of_fault_is_one_change(source: str, changed: set[str]) -> Non
 @pytest.mark.parametrize(
     "source", ["import a", "x: int | None", '"""Text."""', "logs.emit('a', b=1 + 2)"]
 )
-def test_what_is_no_behaviour_is_left_as_it_is(source: str) -> None:
+def test_code_without_behaviour_gets_no_fault(source: str) -> None:
     assert faults_of("f.py", source.encode()) == ()
 
 

@@ -44,7 +44,7 @@ async def test_the_first_pass_offers_every_pool_that_has_devices() -> None:
         assert [(o.resource, len(o.devices)) for o in at.fleet.applied[0][1]] == [(VF, 2)]
 
 
-async def test_a_pool_without_devices_is_offered_where_it_says_so() -> None:
+async def test_a_pool_without_devices_is_listed_with_advertise_empty() -> None:
     pools = (pool("fec", deviceType="accelerator", advertiseEmpty=True),)
     async with node(*family(2), pools=pools) as at:
         assert at.lists("intel.com/fec") == [(0.0, ())]
@@ -91,7 +91,7 @@ async def test_a_pool_appears_when_its_first_device_does() -> None:
         assert at.lists() == [(5.0, ids(1))]
 
 
-async def test_nothing_happens_where_nothing_changed() -> None:
+async def test_nothing_happens_without_a_change() -> None:
     async with node(*family(2)) as at:
         await asyncio.sleep(3600.0)
         assert len(at.fleet.applied) == 1
@@ -107,7 +107,7 @@ def causes(at: Node) -> list[float | None]:
     return [offer.seen_at for _, offers in at.fleet.applied for offer in offers]
 
 
-async def test_a_list_is_offered_with_the_time_of_the_first_event_that_led_to_it() -> None:
+async def test_a_list_has_the_time_of_the_first_event_that_caused_it() -> None:
     async with node(*family(2)) as at:
         await asyncio.sleep(9.0)
         at.bus.publish(LinksChanged(Links(), seen_at=8.0))
@@ -176,7 +176,7 @@ async def test_a_burst_of_inputs_is_one_pass_and_one_offer() -> None:
         assert [when for when, _ in at.fleet.applied] == [0.0, 1.0]
 
 
-async def test_streams_have_their_turns_before_a_change_is_published(
+async def test_streams_run_before_a_change_is_published(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     order: list[str] = []
@@ -236,7 +236,7 @@ async def test_recovery_is_reported_after_the_hold_and_without_another_event() -
         ]
 
 
-async def test_the_hold_of_each_pool_is_its_own() -> None:
+async def test_each_pool_has_its_own_hold_time() -> None:
     pools = (
         pool("quick", {"pfNames": ["pf0#0"]}, health={"recoveryHoldSeconds": 0}),
         pool("slow", {"pfNames": ["pf0#1"]}, health={"recoveryHoldSeconds": 5}),
@@ -282,7 +282,7 @@ async def test_a_burst_of_new_vfs_with_a_flap_of_the_pfs_carrier_is_at_most_two_
         assert [devices for _, devices in at.lists()] == [ids(8, healthy=False), ids(8)]
 
 
-async def test_vfs_that_come_and_go_fifty_times_end_in_the_truth_each_time() -> None:
+async def test_vfs_that_appear_and_disappear_fifty_times_end_in_a_correct_list_each_time() -> None:
     machine = ScriptedHost(family(0)[:0], scan_s=0.01)
     async with node() as at:
         monitoring = asyncio.create_task(machine.rescan_loop(at.bus).run())
@@ -321,7 +321,7 @@ async def test_devices_of_a_new_pool_wait_for_a_quiet_host() -> None:
         assert at.lists("intel.com/high") == [(1.0, ids(2)[1:])]
 
 
-async def test_a_pool_that_is_taken_out_and_comes_back_empty_is_not_offered() -> None:
+async def test_a_pool_that_is_removed_and_returns_empty_is_not_listed() -> None:
     async with node(*family(2)) as at:
         at.bus.publish(ConfigChanged(config()))
         await asyncio.sleep(1.0)
@@ -331,7 +331,9 @@ async def test_a_pool_that_is_taken_out_and_comes_back_empty_is_not_offered() ->
         assert at.fleet.applied[-1][1] == ()
 
 
-async def test_a_held_device_that_vanishes_is_listed_as_unhealthy_and_dropped_when_freed() -> None:
+async def test_a_held_device_that_disappears_is_listed_as_unhealthy_and_removed_when_freed() -> (
+    None
+):
     parent, first, second = family(2)
     async with node(parent, first, second) as at:
         report(at.bus, KubeletReport({second.id: POD}, is_complete=True), asked_at=now())
@@ -343,7 +345,7 @@ async def test_a_held_device_that_vanishes_is_listed_as_unhealthy_and_dropped_wh
         assert at.lists()[-1][1] == ((first.id, True),)
 
 
-async def test_an_allocation_counts_as_held_from_the_answer_on() -> None:
+async def test_a_device_counts_as_held_from_the_answer_to_allocate() -> None:
     parent, first, second = family(2)
     async with node(parent, first, second) as at:
         at.bus.publish(DevicesAllocated(VF, (first.id,)))
@@ -355,7 +357,7 @@ async def test_an_allocation_counts_as_held_from_the_answer_on() -> None:
         assert at.lists()[-1][1] == ((second.id, True),)
 
 
-async def test_what_chose_a_device_is_remembered_from_the_answer_on() -> None:
+async def test_the_choosing_selector_object_is_remembered_from_the_allocation_on() -> None:
     parent, first, second = family(2)
     async with node(parent, first, second) as at:
         member = at.reconciler.pools.by_resource[VF].by_id[first.id]
@@ -365,7 +367,7 @@ async def test_what_chose_a_device_is_remembered_from_the_answer_on() -> None:
         assert at.reconciler.pools.held.chosen == {first.id: member.selectors}
 
 
-async def test_an_allocation_before_the_first_pass_is_over_is_known() -> None:
+async def test_an_allocation_during_the_first_pass_is_tracked() -> None:
     bus = Bus()
     reconciler = Reconciler(bus, RecordingFleet(), ScriptedSpecs())
     bus.publish(DevicesAllocated(VF, ("0000:3b:02.0",)))
@@ -380,7 +382,7 @@ async def test_holders_that_are_reported_again_cause_no_pass() -> None:
         assert len(at.fleet.applied) == 2
 
 
-async def test_the_last_facts_of_a_held_device_are_kept_for_when_it_is_gone() -> None:
+async def test_the_last_facts_of_a_held_device_are_kept_in_case_it_disappears() -> None:
     parent, first = family(1)
     numa = attrs.evolve(first, numa_node=1)
     async with node(parent, numa) as at:
@@ -391,7 +393,7 @@ async def test_the_last_facts_of_a_held_device_are_kept_for_when_it_is_gone() ->
         assert [(d.id, d.healthy, d.numa_node) for d in offer.devices] == [(first.id, False, 1)]
 
 
-async def test_specs_are_written_before_the_list_that_needs_them_is_sent() -> None:
+async def test_specs_are_written_before_their_list_is_sent() -> None:
     async with node(*family(1), specs=ScriptedSpecs(write_s=0.5)) as at:
         await asyncio.sleep(1.0)
         at.host(*family(2))
@@ -400,7 +402,7 @@ async def test_specs_are_written_before_the_list_that_needs_them_is_sent() -> No
         assert at.lists() == [(0.5, ids(1)), (2.0, ids(2))]
 
 
-async def test_what_changes_while_specs_are_written_is_reported_by_the_next_pass() -> None:
+async def test_changes_while_specs_are_written_are_reported_by_the_next_pass() -> None:
     async with node(*family(1), specs=ScriptedSpecs(write_s=0.5)) as at:
         at.host(*family(2))
         await asyncio.sleep(0.1)
@@ -423,7 +425,7 @@ async def test_a_spec_that_cannot_be_written_makes_devices_unhealthy_until_it_ca
         assert len(at.specs.written) == 6
 
 
-async def test_events_and_lines_tell_what_changed_once_per_change(log_lines: LogLines) -> None:
+async def test_each_change_is_one_event_and_one_line(log_lines: LogLines) -> None:
     async with node(*family(2)) as at:
         told: list[DevicesUnhealthy | DevicesHealthy] = []
         assignments: list[PoolsChanged] = []
@@ -484,7 +486,7 @@ def admin(*, up: bool) -> LinksChanged:
     return LinksChanged(Links({5: LinkFact(5, "pf0", admin_up=up, carrier=up)}))
 
 
-async def test_a_pf_that_is_down_is_warned_of_once_each_time(log_lines: LogLines) -> None:
+async def test_a_pf_that_is_set_down_causes_one_warning_each_time(log_lines: LogLines) -> None:
     async with node(*family(2)) as at:
         for up in (False, True, False):
             at.bus.publish(admin(up=up))
@@ -496,7 +498,7 @@ async def test_a_pf_that_is_down_is_warned_of_once_each_time(log_lines: LogLines
     assert log_lines.fields("host.pf_down") == [warning] * 2
 
 
-async def test_no_pf_is_warned_of_whose_functions_no_pool_judges_by_their_link(
+async def test_no_warning_is_logged_for_a_pf_if_no_pool_checks_the_link_of_its_functions(
     log_lines: LogLines,
 ) -> None:
     async with node(*family(2), pools=(pool("vf", health={"link": False}),)) as at:
@@ -524,7 +526,7 @@ async def test_a_device_whose_pod_failed_soon_rests_and_others_are_preferred(
         assert at.reconciler.resting() == {}
 
 
-async def test_a_device_that_was_refused_rests_and_stays_offered() -> None:
+async def test_a_device_that_was_refused_rests_and_stays_in_the_list() -> None:
     async with node(*family(2)) as at:
         device = family(2)[1].id
         at.bus.publish(DevicesReturned(VF, (device,)))

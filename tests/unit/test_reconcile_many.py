@@ -39,7 +39,7 @@ async def test_a_pass_over_many_values_of_selectors_works_in_a_thread_on_a_small
             assert (sizes(at), len(blocking._workers)) == ([3], threads)
 
 
-async def test_what_changes_during_a_pass_over_many_devices_is_offered_by_the_next() -> None:
+async def test_changes_during_a_pass_over_many_devices_are_listed_by_the_next() -> None:
     vfs = family(MANY_DEVICES + 1)
     async with node(*vfs) as at, asyncio.timeout(60):
         passed = asyncio.Event()
@@ -53,7 +53,7 @@ async def test_what_changes_during_a_pass_over_many_devices_is_offered_by_the_ne
     assert sizes(at) == [MANY_DEVICES + 1, MANY_DEVICES, MANY_DEVICES - 1]
 
 
-async def test_between_the_pools_of_which_it_tells_a_pass_over_many_devices_gives_way() -> None:
+async def test_a_pass_over_many_devices_lets_other_tasks_run_between_two_pools() -> None:
     count = 16
     pools = tuple(
         pool(f"r{n}", {"pfNames": [f"pf0#{n * 128}-{n * 128 + 127}"]}) for n in range(count)

@@ -84,7 +84,7 @@ def device_infos(pool: Pool) -> list[tuple[str, dict[str, object]]]:
 
 
 @pytest.mark.parametrize("name", MACHINES)
-def test_a_recorded_machine_comes_out_as_recorded(name: str, tmp_path: Path) -> None:
+def test_a_recorded_machine_has_the_recorded_result(name: str, tmp_path: Path) -> None:
     found = json.loads(json.dumps(outcome(HOSTS / name, tmp_path)))
     expected = HOSTS / name / "expected.json"
     if os.environ.get("SRIOV_AGENT_RECORD"):

@@ -32,7 +32,7 @@ NODE = host(PF0, PLAIN, WITH_PKEY, ON_VFIO)
         ({"ddpProfiles": ["GTPv1-C/U IPv4/IPv6 payload"]}, frozenset({PF0.id})),
     ],
 )
-def test_only_what_a_pool_depends_on_is_scanned(
+def test_only_functions_on_which_a_pool_depends_are_scanned(
     selectors: dict[str, Any], touched: frozenset[str] | None
 ) -> None:
     assert silent_facts(assigned(NODE, pool("vf", selectors))) == touched

@@ -154,7 +154,7 @@ libc.fflush(None)
     assert str(in_a_fresh_python(script).count("<heap nr=")) == heaps
 
 
-def test_the_loop_waits_for_a_thread_at_work_no_longer_than_a_millisecond() -> None:
+def test_the_loop_waits_for_a_working_thread_at_most_a_millisecond() -> None:
     script = """
 import sys
 from agent.startup import shorten_switch_interval

@@ -16,12 +16,12 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-def test_the_rhythm_is_a_few_quick_tries_then_longer_ones_for_ever() -> None:
+def test_a_few_quick_retries_are_followed_by_slower_ones_for_ever() -> None:
     assert [retry_delay_s(n) for n in range(11)] == RHYTHM
     assert retry_delay_s(10**9) == 10.0
 
 
-async def test_each_wait_is_the_next_one_of_the_rhythm() -> None:
+async def test_each_wait_is_the_next_delay_of_the_sequence() -> None:
     retry = Retry()
     waited = []
     for _ in RHYTHM:
@@ -51,7 +51,7 @@ async def test_a_hint_ends_the_current_wait_and_resets_the_delays() -> None:
     assert now() - before == pytest.approx(3.0 + sum(RHYTHM[:6]))
 
 
-async def test_a_hint_during_the_attempt_leads_to_a_quick_try() -> None:
+async def test_a_hint_during_the_attempt_causes_a_quick_retry() -> None:
     retry = Retry()
     for _ in range(8):
         await retry.wait()
@@ -95,14 +95,14 @@ async def test_expected_failures_are_reported_and_tried_again_with_the_delays() 
     assert attempts.failures == [(f"no {n}", n) for n in range(7)]
 
 
-async def test_an_attempt_that_returns_is_begun_again_at_once() -> None:
+async def test_an_attempt_that_returns_is_repeated_at_once() -> None:
     attempts = Attempts(OSError("a"), OSError("b"), 5.0, OSError("c"))
     await attempts.run(100.0)
     assert attempts.began == [0.0, 0.03, 0.06, 5.06, 5.09]
     assert attempts.failures == [("a", 0), ("b", 1), ("c", 0)]
 
 
-async def test_an_attempt_that_went_well_for_long_fails_as_if_for_the_first_time() -> None:
+async def test_an_attempt_that_succeeded_for_long_fails_as_if_for_the_first_time() -> None:
     retry = Retry()
     told: list[tuple[float, int]] = []
 
@@ -121,7 +121,7 @@ async def test_an_attempt_that_went_well_for_long_fails_as_if_for_the_first_time
     assert told[5:8] == [(0.15, 5), (61.15, 0), (61.18, 1)]
 
 
-async def test_a_bug_is_raised() -> None:
+async def test_an_unexpected_exception_is_raised() -> None:
     attempts = Attempts(OSError("a"), ZeroDivisionError("bug"))
     with pytest.raises(ZeroDivisionError):
         await attempts.run(100.0)
@@ -139,7 +139,7 @@ async def test_works_run_side_by_side_until_all_return() -> None:
     assert done == [(1.0, 1.0), (3.0, 3.0)]
 
 
-async def test_one_failure_ends_the_others_before_it_is_raised_itself() -> None:
+async def test_one_failure_ends_the_other_tasks_before_it_is_raised() -> None:
     ended = []
 
     async def patient() -> None:

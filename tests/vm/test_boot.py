@@ -35,7 +35,7 @@ def _booted(results: Path, limit_s: float) -> Guest:
     )
 
 
-def test_a_guest_that_overruns_its_time_is_ended(tmp_path: Path) -> None:
+def test_a_guest_that_exceeds_its_time_limit_is_ended(tmp_path: Path) -> None:
     with _booted(tmp_path, limit_s=0.5) as guest:
         assert list(guest.messages()) == []
         assert guest.overran
@@ -43,7 +43,7 @@ def test_a_guest_that_overruns_its_time_is_ended(tmp_path: Path) -> None:
         assert not guest.aborted
 
 
-def test_an_emulator_that_aborts_is_told_from_one_that_was_ended(tmp_path: Path) -> None:
+def test_an_emulator_that_aborts_is_distinguished_from_one_that_was_ended(tmp_path: Path) -> None:
     with _booted(tmp_path, limit_s=60) as guest:
         os.kill(guest.pid, signal.SIGABRT)
         assert list(guest.messages()) == []

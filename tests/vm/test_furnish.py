@@ -26,7 +26,7 @@ def packages(tmp_path: Path) -> Packages:
     return Packages(tree=tmp_path / "packages/tree", kernel=tmp_path / "packages/kernel")
 
 
-def test_a_host_without_tools_is_told_which_it_lacks(
+def test_on_a_host_without_tools_the_missing_ones_are_named(
     tmp_path: Path, packages: Packages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -42,7 +42,7 @@ def test_a_host_without_tools_is_told_which_it_lacks(
     assert [line.partition(":")[0] for line in said] == [f"no {VIRTIO}", f"no {BUILDS}"]
 
 
-def test_what_could_not_be_had_is_tried_again(
+def test_modules_that_could_not_be_built_are_tried_again(
     tmp_path: Path, packages: Packages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -55,7 +55,7 @@ def test_the_kernels_version_is_that_of_the_package(packages: Packages) -> None:
     assert packages.release == RELEASE
 
 
-def test_a_source_that_has_changed_is_not_built_as_if_it_had_not() -> None:
+def test_a_changed_source_is_not_treated_as_unchanged() -> None:
     with pytest.raises(Unobtainable, match=r"dev\.c has changed"):
         builds.edited("nothing of what is looked for", "netdevsim/dev.c")
 

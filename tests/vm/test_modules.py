@@ -28,16 +28,16 @@ def kernel(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_module_comes_after_what_it_needs_and_what_it_asks_for(kernel: Path) -> None:
+def test_a_module_comes_after_its_dependencies(kernel: Path) -> None:
     """What it asks for may be an alias, which no file has for its name."""
     assert list(loadable(kernel, ["sum_lib"])) == ["sum_fast", "sum_lib"]
 
 
-def test_what_is_loaded_is_not_loaded_again(kernel: Path) -> None:
+def test_a_loaded_module_is_not_loaded_again(kernel: Path) -> None:
     assert list(loadable(kernel, ["sum_lib"], loaded=["sum_fast"])) == ["sum_lib"]
 
 
-def test_a_module_that_was_built_finds_what_it_needs_in_the_kernel(
+def test_a_module_that_was_built_has_its_dependencies_in_the_kernel(
     kernel: Path, tmp_path: Path
 ) -> None:
     built = tmp_path / "own.ko"
@@ -47,6 +47,6 @@ def test_a_module_that_was_built_finds_what_it_needs_in_the_kernel(
     assert found["own"] == built.read_bytes()
 
 
-def test_a_module_that_nobody_has_is_missed(kernel: Path) -> None:
+def test_a_module_that_does_not_exist_is_reported_as_missing(kernel: Path) -> None:
     with pytest.raises(KeyError, match="nowhere"):
         loadable(kernel, ["nowhere"])

@@ -69,7 +69,7 @@ async def serving(folder: Path, served: Served | None = None) -> AsyncIterator[S
         await asyncio.gather(running, return_exceptions=True)
 
 
-async def test_the_status_comes_over_with_the_devices_or_without(folder: Path) -> None:
+async def test_the_status_is_received_with_or_without_devices(folder: Path) -> None:
     async with serving(folder):
         short = await ask_status(folder, devices=False)
         whole = await ask_status(folder, devices=True)
@@ -90,7 +90,7 @@ async def test_an_interface_whose_name_is_not_text_can_be_reported(folder: Path)
     assert facts["netdev"].startswith("pf\\udcff (")
 
 
-async def test_an_explanation_comes_over(folder: Path) -> None:
+async def test_an_explanation_is_received(folder: Path) -> None:
     async with serving(folder):
         told = await ask_explanation(folder, "0000:3b:02.0")
         unknown = await ask_explanation(folder, "nett")
@@ -146,7 +146,9 @@ def mode(path: Path) -> int:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
-async def test_another_user_is_hung_up_on_even_if_the_file_lets_him_in(folder: Path) -> None:
+async def test_another_user_is_disconnected_even_if_the_file_mode_allows_the_connection(
+    folder: Path,
+) -> None:
     async with serving(folder):
         let_everybody_in(folder)
         assert await greeting(folder / SOCKET, user=12345) == b""
@@ -175,7 +177,9 @@ async def greeting(path: Path, user: int) -> bytes:
         writer.close()
 
 
-async def test_the_socket_goes_with_the_server_and_a_dead_one_is_replaced(folder: Path) -> None:
+async def test_the_socket_is_removed_with_the_server_and_an_unused_one_is_replaced(
+    folder: Path,
+) -> None:
     async with serving(folder):
         pass
     assert os.listdir(folder) == []
@@ -189,7 +193,7 @@ def leave_behind(*paths: Path) -> None:
         path.touch()
 
 
-async def test_a_second_agent_leaves_the_first_ones_socket_alone_and_takes_over(
+async def test_a_second_agent_does_not_touch_the_first_ones_socket_and_takes_over_later(
     folder: Path, log_lines: LogLines
 ) -> None:
     first, second = Served(), Served()
@@ -227,7 +231,7 @@ async def test_a_folder_that_cannot_be_used_is_logged_once_and_tried_again(
     assert error in told["error"]
 
 
-async def test_a_folder_that_can_be_had_later_gets_its_socket(folder: Path) -> None:
+async def test_a_folder_that_becomes_usable_later_gets_its_socket(folder: Path) -> None:
     leave_behind(folder)
     with hearing() as heard:
         serving = asyncio.create_task(serve_admin(folder, Served().service))
@@ -250,7 +254,9 @@ async def test_a_bug_affects_one_answer_and_is_logged(folder: Path, log_lines: L
 
 
 @pytest.mark.parametrize("turns", range(5))
-async def test_who_comes_while_the_server_ends_is_hung_up_on(folder: Path, turns: int) -> None:
+async def test_a_client_that_connects_while_the_server_ends_is_disconnected(
+    folder: Path, turns: int
+) -> None:
     loop = asyncio.get_running_loop()
     with socket.socket(socket.AF_UNIX) as late:
         late.setblocking(False)
@@ -264,7 +270,7 @@ async def test_who_comes_while_the_server_ends_is_hung_up_on(folder: Path, turns
                     pass
 
 
-async def test_a_request_of_any_length_is_not_taken(folder: Path) -> None:
+async def test_a_request_that_is_too_long_is_refused(folder: Path) -> None:
     async with serving(folder), Channel(path=str(folder / SOCKET)) as channel:
         with pytest.raises(GRPCError) as raised:
             await v1.AdminStub(channel).explain(v1.ExplainRequest("x" * (MAX_REQUEST_BYTES + 1)))
@@ -277,7 +283,7 @@ async def test_without_an_agent_the_path_is_named(folder: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of other users")
-async def test_a_socket_that_somebody_else_made_is_not_trusted(folder: Path) -> None:
+async def test_a_socket_that_another_user_created_is_not_trusted(folder: Path) -> None:
     async with serving(folder):
         os.chown(folder / SOCKET, 12345, -1)
         with pytest.raises(NoAgentError, match="created by user 12345"):

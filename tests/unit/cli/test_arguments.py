@@ -34,7 +34,7 @@ def test_without_any_argument_the_agent_runs_with_the_go_plugins_defaults() -> N
     assert (made["registration"], made["cdi_mode"]) == ("auto", "field")
 
 
-def test_the_operators_own_command_line_is_understood() -> None:
+def test_the_operators_own_command_line_is_accepted() -> None:
     made = told(
         "--log-level=10 --resource-prefix=openshift.io --config-file=/etc/pcidp/node-1 "
         "--use-cdi --log-dir=/var/log/sriov"
@@ -62,11 +62,11 @@ def test_the_operators_own_command_line_is_understood() -> None:
         "--config-file=first --config-file X",
     ],
 )
-def test_a_value_may_follow_in_every_way_that_go_allows(spelling: str) -> None:
+def test_a_value_may_be_given_in_every_way_that_go_allows(spelling: str) -> None:
     assert told(spelling)["config_file"] == "X"
 
 
-def test_a_value_may_hold_anything() -> None:
+def test_a_value_may_have_any_content() -> None:
     assert told("--config-file=a=b=c")["config_file"] == "a=b=c"
     assert told("-config-file 'two words'")["config_file"] == "two words"
     assert parse(["--config-file=a\nb"]).config_file == "a\nb"
@@ -127,7 +127,7 @@ def test_the_log_flags_of_the_go_plugin_are_accepted(spelling: str) -> None:
 
 
 @pytest.mark.parametrize("spelling", ["-v=4", "-v 4", "-v4", "--v=4", "--v 4"])
-def test_verbosity_is_read_in_every_spelling(spelling: str) -> None:
+def test_verbosity_is_accepted_in_every_spelling(spelling: str) -> None:
     assert told(spelling)["verbosity"] == "4"
 
 
@@ -142,7 +142,7 @@ def test_verbosity_is_read_in_every_spelling(spelling: str) -> None:
         ("-v 4 -config-file X -use-cdi", []),
     ],
 )
-def test_without_a_command_surplus_words_and_all_after_them_are_passed_over_as_in_go(
+def test_without_a_command_surplus_words_and_all_after_them_are_ignored_as_in_go(
     line: str, passed_over: list[str]
 ) -> None:
     made = told(line)
@@ -164,7 +164,7 @@ def test_an_empty_value_is_the_default(dashes: str) -> None:
     assert parse(["--config-file", "", "--resource-prefix", ""]) == parse([])
 
 
-def test_a_negative_level_is_a_value_and_no_option() -> None:
+def test_a_negative_level_is_a_value_and_not_an_option() -> None:
     assert told("--log-level -1")["log_level"] == "-1"
     assert told("-log-level=-1")["log_level"] == "-1"
 
@@ -197,9 +197,7 @@ def test_a_negative_level_is_a_value_and_no_option() -> None:
         ("explain", "the following arguments are required"),
     ],
 )
-def test_what_is_not_understood_is_refused_with_the_words_themselves(
-    spelling: str, message: str
-) -> None:
+def test_unknown_words_are_refused_and_named(spelling: str, message: str) -> None:
     with pytest.raises(UsageError, match="see sriov-agent") as refused:
         told(spelling)
     assert message in str(refused.value)
@@ -257,7 +255,7 @@ def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_option_says_what_it_does_unless_its_choices_say_it_all(command: str) -> None:
+def test_every_option_has_a_help_text_unless_its_choices_are_enough(command: str) -> None:
     assert [o for o in options(command) if not o.help and not o.choices] == []
 
 
@@ -268,7 +266,7 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"{__version__}\n"
 
 
-def test_other_commands_take_gos_spellings_too() -> None:
+def test_other_commands_accept_gos_spellings_too() -> None:
     made = told("discover -host-root=/x -config-file Y -o=json")
     assert (made["host_root"], made["config_file"], made["output"]) == ("/x", "Y", "json")
     assert told("discover")["config_file"] is None

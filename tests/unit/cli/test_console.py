@@ -41,7 +41,7 @@ class Terminal:
         return text
 
 
-def test_a_pipe_gets_aligned_columns_whole_and_without_escapes() -> None:
+def test_in_a_pipe_columns_are_aligned_and_complete_without_escape_sequences() -> None:
     screen, out = piped()
     screen.line("head", "bold")
     screen.table(("DEVICE", "STATE"), ROWS)
@@ -53,7 +53,7 @@ def test_a_pipe_gets_aligned_columns_whole_and_without_escapes() -> None:
     )
 
 
-def test_a_terminal_gets_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_terminal_there_are_colours(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal(monkeypatch, 100)
     terminal.screen().table(("DEVICE", "STATE"), ROWS)
     assert ESCAPE in terminal.text()
@@ -68,7 +68,7 @@ def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not re.search(r"\x1b\[[0-9;]*3[0-9]m", terminal.text())
 
 
-def test_a_narrow_terminal_folds_cells_and_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_narrow_terminal_wraps_cells_and_omits_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal(monkeypatch, 30)
     monkeypatch.setenv("NO_COLOR", "1")
     terminal.screen().table(("DEVICE", "STATE"), ROWS)
@@ -85,7 +85,7 @@ def test_markup_in_names_is_text(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "[red]name[/red]" in terminal.text()
 
 
-def test_what_the_encoding_cannot_show_is_escaped() -> None:
+def test_characters_that_the_encoding_does_not_have_are_escaped() -> None:
     out = io.TextIOWrapper(io.BytesIO(), encoding="ascii", newline="\n")
     Screen(out).table(("é", "→"), [("ü", "x")])
     out.seek(0)
@@ -104,7 +104,7 @@ def test_an_unknown_age_is_a_dash() -> None:
     assert ago(None, 5.0) == ago(0.0, 5.0) == "-"
 
 
-def test_a_moment_reads_as_in_the_log() -> None:
+def test_a_time_is_formatted_as_in_the_log() -> None:
     assert clock(1_700_000_000) == "2023-11-14T22:13:20Z"
 
 

@@ -28,7 +28,7 @@ NODE = Snapshot(
 )
 
 
-def test_a_device_shows_its_facts_its_pool_and_why_and_leaves_out_what_is_not_known() -> None:
+def test_a_device_has_its_facts_its_pool_and_the_reason_and_omits_unknown_facts() -> None:
     views = document(assigned(NODE, pool("vf", {"drivers": ["iavf"]})))["devices"]
     assert views[1] == {
         "pool": "intel.com/vf",
@@ -79,7 +79,7 @@ def test_a_pool_shows_its_members_in_order_and_its_funnel() -> None:
     ]
 
 
-def test_the_document_holds_what_concerns_the_host_as_a_whole_and_is_plain_json() -> None:
+def test_the_document_has_the_facts_of_the_whole_host_and_is_plain_json() -> None:
     made = document(assigned(NODE, pool("a"), pool("b")))
     assert made["overlaps"] == [
         {"winner": "intel.com/a", "loser": "intel.com/b", "devices": [VF0.id, VF1.id]}

@@ -26,7 +26,7 @@ def shown(subject: str, state: AgentState) -> str:
     return out.getvalue()
 
 
-def test_a_device_with_all_verdicts_in_order() -> None:
+def test_a_device_is_explained_with_all_verdicts_in_order() -> None:
     down = Links().with_fact(LinkFact(4, "pf0", admin_up=True, carrier=False))
     netdev = attrs.evolve(PF0.netdevs[0], ifindex=4)
     node = host(attrs.evolve(PF0, netdevs=(netdev,)), VF0, VF1)
@@ -58,7 +58,7 @@ def test_a_device_with_all_verdicts_in_order() -> None:
     )
 
 
-def test_a_pool_with_funnel_members_and_overlaps() -> None:
+def test_a_pool_is_explained_with_funnel_members_and_overlaps() -> None:
     assert shown("net", moment(NODE, NET, LATE)) == (
         "intel.com/net (netDevice): 1 device, 1 healthy\n"
         "  note: vendors: no netDevice of vendor 15b3 on this host; present: 8086 (2)\n"
@@ -80,7 +80,7 @@ def test_a_pool_with_funnel_members_and_overlaps() -> None:
     )
 
 
-def test_the_pool_that_lost_devices_says_to_whom() -> None:
+def test_the_pool_that_lost_devices_names_the_pool_that_has_them() -> None:
     assert "matching devices in the earlier pool intel.com/net: 1" in shown(
         "late", moment(NODE, NET, LATE)
     )
@@ -92,12 +92,12 @@ def test_an_empty_pool_says_why() -> None:
     assert "  why: vendors 15b3 leaves none of 2 functions" in text
 
 
-def test_of_a_large_pool_the_first_devices_are_listed() -> None:
+def test_only_the_first_devices_of_a_large_pool_are_listed() -> None:
     many = host(PF0, *(vf(f"0000:3b:{2 + i // 8:02x}.{i % 8}", PF0, i) for i in range(40)))
     text = shown("all", moment(many, pool("all", {"pfNames": ["pf0"]})))
     assert "... 8 more; `status --devices` lists all" in text
 
 
-def test_use_by_the_host_is_told() -> None:
+def test_use_by_the_host_is_shown() -> None:
     node = attrs.evolve(host(PF0, pf("0000:18:00.0", "eno1")), default_route_netdevs=("eno1",))
     assert "  in use by the host: eno1 carries the default route\n" in shown("eno1", moment(node))

@@ -36,7 +36,7 @@ def shown(state: AgentState, *, devices: bool = False) -> str:
     return out.getvalue()
 
 
-def test_a_healthy_node_at_a_glance() -> None:
+def test_the_status_of_a_healthy_node_has_its_tables() -> None:
     assert shown(STATE) == (
         "sriov-agent 1.2.3, process 42 on node-1, up 60s: ready\n"
         "configuration /etc/pcidp/config.json: loaded, 1 pools\n"
@@ -64,7 +64,7 @@ def test_the_devices_are_listed_on_request() -> None:
     ]
 
 
-def test_what_is_missing_and_what_is_worth_knowing_come_first() -> None:
+def test_missing_items_and_details_come_first() -> None:
     rejected = ConfigStatus("f", in_force=True, rejected="f:1: bad comma")
     text = shown(attrs.evolve(STATE, config=rejected, servers=()))
     assert text.splitlines()[0].endswith("not ready")
@@ -72,14 +72,14 @@ def test_what_is_missing_and_what_is_worth_knowing_come_first() -> None:
     assert text.splitlines()[2].startswith("detail: the configuration file is invalid")
 
 
-def test_an_empty_pool_tells_why_below_the_table() -> None:
+def test_the_reason_for_an_empty_pool_is_below_the_table() -> None:
     text = shown(moment(NODE, pool("dpdk", {"drivers": ["vfio-pci"], "pfNames": ["pf9"]})))
     assert "intel.com/dpdk  0        0        0          not served  -      -" in text
     assert "intel.com/dpdk is empty: pfNames pf9 leaves none of 3 functions" in text
     assert "intel.com/dpdk: drivers: no netDevice here is bound" in text
 
 
-def test_how_kubelet_stands_is_told_in_words() -> None:
+def test_the_state_of_kubelets_stream_is_shown_in_words() -> None:
     lone = server("intel.com/net", stream_live=False)
     failing = server("intel.com/net", stream_live=False, registered_by=None, last_error="refused")
     assert "registered, no stream" in shown(attrs.evolve(STATE, servers=(lone,)))
@@ -88,7 +88,7 @@ def test_how_kubelet_stands_is_told_in_words() -> None:
     assert text.splitlines()[6].endswith("refused")
 
 
-def test_overlaps_are_told() -> None:
+def test_overlaps_are_shown() -> None:
     text = shown(moment(NODE, NET, pool("late", {"drivers": ["iavf"]})))
     assert "devices of intel.com/net that intel.com/late matches too: 2" in text
 

@@ -25,7 +25,7 @@ def validated(name: str) -> str:
 
 
 @pytest.mark.parametrize("name", INPUTS)
-async def test_validate_says_of_each_case_what_is_owed(
+async def test_validate_has_the_expected_output_for_each_case(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(CASES)

@@ -36,14 +36,14 @@ def loaded(data: bytes, prefix: str = "intel.com") -> Config | None:
 
 
 @pytest.mark.parametrize("case", [*CASES, FULL], ids=lambda c: getattr(c, "name", "full"))
-def test_what_is_written_loads_to_the_same_configuration(case: Path | str) -> None:
+def test_a_written_configuration_loads_to_the_same_configuration(case: Path | str) -> None:
     data = case.encode() if isinstance(case, str) else case.read_bytes()
     config = loaded(data)
     if config is not None:
         assert loaded(dump_config(config).encode(), prefix="another.org") == config
 
 
-def test_the_full_configuration_is_read_whole() -> None:
+def test_the_full_configuration_is_read_completely() -> None:
     config = loaded(FULL.encode())
     assert config is not None
     assert len(config.pools) == 2

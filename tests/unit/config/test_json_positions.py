@@ -21,7 +21,7 @@ from agent.config.problems import plain
         '{"a": 1, "a": 2}',
     ],
 )
-def test_it_reads_what_the_json_module_reads(text: str) -> None:
+def test_the_parser_reads_what_the_json_module_reads(text: str) -> None:
     assert plain(parse_json(text)) == json.loads(text)
 
 
@@ -103,7 +103,7 @@ def test_numbers_too_long_for_an_integer_do_no_harm() -> None:
         ("[", (1, 2), "the file ends here, expected a value"),
     ],
 )
-def test_what_is_no_json_is_named_with_its_place(
+def test_text_that_is_not_json_is_reported_with_its_place(
     text: str, place: tuple[int, int], message: str
 ) -> None:
     with pytest.raises(JsonSyntaxError) as caught:

@@ -82,7 +82,7 @@ def test_the_example_of_each_selector_is_valid(selector: object) -> None:
     ],
     ids=str,
 )
-def test_what_the_loader_refuses_for_its_structure_is_invalid(pool: object) -> None:
+def test_a_structure_that_the_loader_refuses_is_invalid_by_the_schema(pool: object) -> None:
     config = {"resourceList": [pool]}
     assert not SCHEMA.is_valid(config)
     assert problems_of(config)

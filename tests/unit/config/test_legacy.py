@@ -65,7 +65,7 @@ def test_each_device_type_of_the_old_layout_becomes_selectors(
         ("auxNetDevice", AUX_NET_DEVICE),
     ],
 )
-def test_a_device_type_of_today_stays(word: str, kind: Kind) -> None:
+def test_a_present_device_type_is_kept(word: str, kind: Kind) -> None:
     form = printed(load(old(deviceType=word)))
     assert form is not None
     modern = load(*form["resourceList"])
@@ -84,14 +84,14 @@ def test_selectors_beside_the_old_keys_move_into_the_selectors() -> None:
 
 
 @pytest.mark.parametrize("mode", [True, "true", "True"])
-def test_with_sriov_mode_the_vfs_are_meant(mode: object) -> None:
+def test_with_sriov_mode_the_advice_names_vfs(mode: object) -> None:
     form = printed(load(old(sriovMode=mode)))
     assert form is not None
     assert "rootDevices" in form["resourceList"][0]["selectors"]
 
 
 @pytest.mark.parametrize("mode", [False, None, "false", 1])
-def test_without_sriov_mode_the_functions_themselves_are_meant(mode: object) -> None:
+def test_without_sriov_mode_the_advice_names_the_functions_themselves(mode: object) -> None:
     form = printed(load(old(sriovMode=mode)))
     assert form is not None
     assert "pciAddresses" in form["resourceList"][0]["selectors"]
@@ -134,12 +134,12 @@ def test_addresses_that_cannot_be_read_are_left_out() -> None:
         (old(additionalInfo={}), "its additionalInfo is not shown below: keep it"),
     ],
 )
-def test_what_the_form_of_today_leaves_out_is_named(pool: dict[str, object], message: str) -> None:
+def test_parts_without_a_present_form_are_named(pool: dict[str, object], message: str) -> None:
     (problem,) = load(pool).problems
     assert problem.message.endswith(f"; {message}")
 
 
-def test_a_form_that_would_be_refused_is_not_printed_but_its_fault_is_told() -> None:
+def test_a_form_that_would_be_refused_is_not_printed_and_its_error_is_reported() -> None:
     loaded = load(old(name="net a"), old(name="good"), old(name="odd", excludeTopology="yes"))
     form = printed(loaded)
     assert form is not None
@@ -152,7 +152,9 @@ def test_a_form_that_would_be_refused_is_not_printed_but_its_fault_is_told() -> 
 
 
 @pytest.mark.parametrize(("word", "fix"), [("rdma", '"isRdma": true'), ("uio", '["igb_uio"]')])
-def test_an_old_device_type_beside_selectors_names_what_to_write(word: str, fix: str) -> None:
+def test_an_old_device_type_beside_selectors_causes_advice_on_the_new_form(
+    word: str, fix: str
+) -> None:
     (problem,) = load(
         {"resourceName": "a", "deviceType": word, "selectors": {"vendors": ["8086"]}}
     ).problems
@@ -206,7 +208,7 @@ def test_every_printed_form_is_accepted(pools: list[dict[str, Any]]) -> None:
 
 
 @given(st.lists(old_pools(), min_size=1, max_size=4))
-def test_every_pool_is_printed_or_its_message_says_why_not(pools: list[dict[str, Any]]) -> None:
+def test_every_pool_is_printed_or_its_message_has_the_reason(pools: list[dict[str, Any]]) -> None:
     numbered = [{**p, "resourceName": f"r{i}"} for i, p in enumerate(pools)]
     loaded = load(*numbered)
     form = printed(loaded)
@@ -234,7 +236,7 @@ SOUND = st.fixed_dictionaries(
 
 
 @given(st.lists(SOUND, min_size=1, max_size=3))
-def test_every_sound_pool_of_the_old_layout_is_printed_and_loads_without_a_word(
+def test_every_valid_pool_of_the_old_layout_is_printed_and_loads_without_a_message(
     pools: list[dict[str, Any]],
 ) -> None:
     form = printed(load(*({"resourceName": f"r{i}", **p} for i, p in enumerate(pools))))

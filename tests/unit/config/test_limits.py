@@ -97,7 +97,7 @@ def test_all_pools_together_have_limits_too() -> None:
 
 
 @pytest.mark.parametrize(("size", "beside"), [(LARGE_BYTES + 1, True), (LARGE_BYTES, False)])
-async def test_a_large_file_is_read_beside_the_loop(
+async def test_a_large_file_is_read_without_blocking_the_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, *, beside: bool
 ) -> None:
     """What is watched is the real function: only where it runs is asked for."""

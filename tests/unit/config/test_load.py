@@ -104,7 +104,9 @@ def test_empty_lists_nulls_and_false_filter_nothing() -> None:
     assert pool_of(one(selectors=selectors)).selectors == (VENDOR,)
 
 
-def test_null_is_absent_but_for_a_value_of_additional_info_where_it_is_empty_as_in_go() -> None:
+def test_null_means_absent_except_for_a_value_of_additional_info_where_it_is_empty_as_in_go() -> (
+    None
+):
     pool = pool_of(
         one(
             resourcePrefix=None,
@@ -155,7 +157,7 @@ def test_the_last_of_equal_keys_wins_with_a_warning() -> None:
     assert loaded.config.pools[0].selectors == (VENDOR,)
 
 
-def test_is_rdma_beside_the_selectors_reaches_every_object_that_has_none_of_its_own() -> None:
+def test_is_rdma_beside_the_selectors_applies_to_every_object_without_its_own() -> None:
     objects = [{"vendors": ["8086"]}, {"vendors": ["1"], "isRdma": False}, {"vdpaType": "vhost"}]
     loaded = one(isRdma=True, selectors=objects)
     assert loaded.config is not None
@@ -163,7 +165,7 @@ def test_is_rdma_beside_the_selectors_reaches_every_object_that_has_none_of_its_
     assert Criterion("isRdma", wanted=True) in loaded.config.pools[0].selectors[0].criteria
 
 
-def test_strict_makes_errors_of_warnings_and_leaves_hints_alone() -> None:
+def test_strict_turns_warnings_into_errors_and_keeps_hints() -> None:
     loose, strict = one(isRdma=True), one(isRdma=True, strict=True)
     assert (loose.exit_code, strict.exit_code) == (0, 2)
     assert strict.refused == (RefusedPool(0, "intel.com/r"),)
@@ -171,7 +173,7 @@ def test_strict_makes_errors_of_warnings_and_leaves_hints_alone() -> None:
     assert (hinted.exit_code, [p.severity for p in hinted.problems]) == (0, [Severity.HINT])
 
 
-def test_a_strict_fault_outside_all_pools_refuses_the_file() -> None:
+def test_with_strict_a_warning_outside_all_pools_refuses_the_file() -> None:
     text = (
         '{"comment": "x", "resourceList": [{"resourceName": "r", "selectors": {"vendors": ["1"]}}]}'
     )
@@ -179,7 +181,7 @@ def test_a_strict_fault_outside_all_pools_refuses_the_file() -> None:
     assert load(text, strict=True).is_broken
 
 
-def test_good_pools_live_on_beside_bad_ones() -> None:
+def test_valid_pools_are_served_beside_invalid_ones() -> None:
     text = json.dumps(
         {
             "resourceList": [
@@ -196,12 +198,12 @@ def test_good_pools_live_on_beside_bad_ones() -> None:
     assert [(p.pool, p.resource) for p in loaded.errors] == [(0, "intel.com/bad")]
 
 
-def test_nothing_left_of_a_file_is_not_usable() -> None:
+def test_a_file_without_a_valid_pool_is_not_usable() -> None:
     loaded = one(selectors=None)
     assert (loaded.usable, loaded.is_broken) == (False, False)
 
 
-def test_a_list_without_pools_is_idle_on_purpose() -> None:
+def test_a_configuration_without_pools_means_an_idle_agent() -> None:
     loaded = load('{"resourceList": []}')
     assert (loaded.usable, loaded.exit_code, loaded.problems) == (True, 0, ())
 
@@ -232,7 +234,7 @@ def test_a_list_without_pools_is_idle_on_purpose() -> None:
         (b'{"resourceList": [NaN]}', "NaN is not JSON, expected a number or a string"),
     ],
 )
-def test_a_broken_file_is_refused_as_a_whole_with_one_sentence(data: bytes, message: str) -> None:
+def test_an_invalid_file_is_refused_as_a_whole_with_one_sentence(data: bytes, message: str) -> None:
     loaded = load(data)
     (problem,) = loaded.problems
     assert problem.message.startswith(message)
@@ -240,12 +242,12 @@ def test_a_broken_file_is_refused_as_a_whole_with_one_sentence(data: bytes, mess
     assert (loaded.is_broken, loaded.usable, loaded.exit_code) == (True, False, 2)
 
 
-def test_the_place_of_a_wrong_byte_is_told() -> None:
+def test_the_place_of_a_wrong_byte_is_reported() -> None:
     loaded = load('{\n  "é": "'.encode() + b"\xff" + b'"}')
     assert (loaded.problems[0].line, loaded.problems[0].column) == (2, 9)
 
 
-def test_a_byte_order_mark_is_accepted_and_moves_no_column() -> None:
+def test_a_byte_order_mark_is_accepted_and_does_not_change_columns() -> None:
     assert load(b'\xef\xbb\xbf{"resourceList": []}').usable
     assert load(b"\xef\xbb\xbf{x").problems[0].column == 2
 
@@ -342,7 +344,7 @@ def test_a_value_of_the_wrong_kind_is_one_error_of_its_pool(
     assert loaded.refused[0].index == 0
 
 
-def test_a_number_without_end_is_no_hold_time() -> None:
+def test_infinity_is_not_a_hold_time() -> None:
     text = (
         '{"resourceList": [{"resourceName": "r", "selectors": {"vendors": ["1"]}, '
         '"health": {"recoveryHoldSeconds": 1e999}}]}'
@@ -391,7 +393,7 @@ def test_prefixes_that_kubernetes_takes_are_accepted(prefix: str) -> None:
 
 
 @pytest.mark.parametrize("prefix", ["3com.io", "0.example.com", "0.1"])
-def test_a_prefix_that_is_no_cdi_vendor_is_taken_with_a_hint(prefix: str) -> None:
+def test_a_prefix_that_is_not_a_cdi_vendor_is_accepted_with_a_hint(prefix: str) -> None:
     loaded = one(resourcePrefix=prefix)
     (hint,) = loaded.problems
     assert loaded.config is not None
@@ -402,7 +404,7 @@ def test_a_prefix_that_is_no_cdi_vendor_is_taken_with_a_hint(prefix: str) -> Non
 
 @pytest.mark.parametrize("prefix", ["3com.io", "0.1", "a", "7"])
 @pytest.mark.parametrize("is_default", [True, False])
-def test_a_pool_that_can_have_no_cdi_name_is_refused_where_cdi_is_on(
+def test_a_pool_without_a_valid_cdi_name_is_refused_with_use_cdi(
     prefix: str, *, is_default: bool
 ) -> None:
     own = {} if is_default else {"resourcePrefix": prefix}
@@ -419,7 +421,7 @@ def test_a_pool_that_can_have_no_cdi_name_is_refused_where_cdi_is_on(
 
 
 @pytest.mark.parametrize(("vendor", "usable"), [("8086", True), (5, False)])
-def test_a_file_whose_pools_lack_nothing_but_a_cdi_name_is_usable_and_serves_nothing(
+def test_a_file_whose_pools_are_valid_except_for_their_cdi_names_is_usable_and_serves_nothing(
     vendor: object, *, usable: bool
 ) -> None:
     wanted = {"resourceName": "a", "resourcePrefix": "3com.io", "selectors": {"vendors": [vendor]}}
@@ -429,7 +431,7 @@ def test_a_file_whose_pools_lack_nothing_but_a_cdi_name_is_usable_and_serves_not
     assert (loaded.config.pools, loaded.usable, loaded.exit_code) == ((), usable, 2)
 
 
-def test_a_default_prefix_that_is_no_cdi_vendor_is_told_once_for_all_pools() -> None:
+def test_a_default_prefix_that_is_not_a_cdi_vendor_is_reported_once_for_all_pools() -> None:
     pools = [{"resourceName": n, "selectors": {"vendors": ["8086"]}} for n in ("a", "b")]
     text = json.dumps({"resourceList": pools})
     loaded = load_config(text.encode(), source="f", default_prefix="3com.io")
@@ -459,7 +461,7 @@ def test_prefixes_that_kubernetes_refuses_are_errors(prefix: str) -> None:
     assert [p.path for p in loaded.errors] == ["$.resourceList[0].resourcePrefix"]
 
 
-def test_a_bad_default_prefix_is_told_by_its_argument() -> None:
+def test_an_error_in_the_default_prefix_names_the_argument() -> None:
     text = '{"resourceList": [{"resourceName": "r", "selectors": {"vendors": ["1"]}}]}'
     loaded = load_config(text.encode(), source="f", default_prefix="Bad")
     assert "the default (--resource-prefix)" in loaded.errors[0].message
@@ -478,7 +480,7 @@ def test_a_resource_defined_twice_is_refused_everywhere() -> None:
     assert [r.index for r in loaded.refused] == [0, 2]
 
 
-def test_the_printed_form_of_a_v2_layout_loads_without_a_word() -> None:
+def test_the_printed_form_of_a_v2_layout_loads_without_a_message() -> None:
     old = {
         "resourceList": [
             {"resourceName": "a", "rootDevices": ["02:00.0"], "sriovMode": True},
@@ -530,7 +532,7 @@ def test_the_printed_form_of_a_v2_layout_loads_without_a_word() -> None:
         ("needVhostNet", "yes", '"needVhostNet": true'),
     ],
 )
-def test_a_selector_beside_selectors_is_shown_as_it_is_written_inside(
+def test_a_selector_beside_selectors_is_shown_in_its_correct_place(
     key: str,
     value: Any,  # noqa: ANN401 - whatever a file may hold
     shown: str,
@@ -539,19 +541,19 @@ def test_a_selector_beside_selectors_is_shown_as_it_is_written_inside(
     assert said.endswith(f"{key} is not read at this level: move it into selectors, {shown}")
 
 
-def test_resources_of_which_one_variable_is_the_same_are_told() -> None:
+def test_resources_with_the_same_environment_variable_are_reported() -> None:
     pools = [{"resourceName": n, "selectors": {"vendors": ["8086"]}} for n in ("x", "y", "x_info")]
     (said,) = messages(load(json.dumps({"resourceList": pools})))
     assert said.endswith("since both set PCIDEVICE_INTEL_COM_X_INFO")
 
 
-def test_a_kind_that_is_no_text_makes_no_manifest() -> None:
+def test_a_kind_that_is_not_text_is_not_a_manifest() -> None:
     (said,) = messages(load('{"kind": {"a": 1}, "apiVersion": "v1"}'))
     assert "manifest" not in said
     assert "Object(" not in said
 
 
-def test_one_spelling_gives_one_hint_however_often_it_comes() -> None:
+def test_a_repeated_spelling_causes_one_hint() -> None:
     pools = [
         {"resourceName": f"r{i}", "selectors": {"pciaddresses": [f"86:00.{i}"]}} for i in range(3)
     ]
@@ -559,17 +561,17 @@ def test_one_spelling_gives_one_hint_however_often_it_comes() -> None:
     assert (hint.pool, hint.message) == (0, '"pciaddresses" is read as pciAddresses (3 times)')
 
 
-def test_go_s_own_field_names_need_no_hint() -> None:
+def test_field_names_in_gos_spelling_need_no_hint() -> None:
     assert one(selectors={"Vendors": ["8086"], "IsRdma": False, "PKeys": []}).problems == ()
 
 
-def test_unknown_keys_of_one_object_are_cut_short() -> None:
+def test_a_long_list_of_unknown_keys_of_one_object_is_shortened() -> None:
     loaded = one(selectors={"vendors": ["8086"]} | {f"k{i}": 1 for i in range(500)})
     assert len(loaded.problems) == 11
     assert any(p.message == "490 more unknown keys, not read" for p in loaded.problems)
 
 
-def test_a_file_full_of_faults_is_told_by_its_first_errors() -> None:
+def test_of_a_file_with_many_errors_the_first_ones_are_reported() -> None:
     loaded = load(json.dumps({"resourceList": [{"resourceName": "-"}] * 1000}))
     assert len(loaded.problems) == MAX_PROBLEMS + 1
     assert "more problems are not listed" in loaded.problems[-1].message
@@ -627,7 +629,7 @@ def test_paths_use_the_file_s_own_spelling() -> None:
         ("pKeys", "0x8001", "0x18001"),
     ],
 )
-def test_a_value_that_can_match_nothing_is_a_warning_and_the_others_are_served(
+def test_a_value_that_matches_nothing_is_a_warning_and_the_others_are_used(
     key: str, good: str, bad: str | None
 ) -> None:
     alone, beside = one(selectors={key: [good]}), one(selectors={key: [bad, good]})
@@ -646,7 +648,7 @@ def test_a_value_that_can_match_nothing_is_a_warning_and_the_others_are_served(
     ("written", "served"),
     [("ens2f0#0-1,", "ens2f0#0-1"), ("ens2f0#0-1, 3", "ens2f0#0-1"), ("ens2f0#+1", "ens2f0#1")],
 )
-def test_parts_of_a_range_that_can_be_read_are_served(written: str, served: str) -> None:
+def test_valid_parts_of_a_range_are_used(written: str, served: str) -> None:
     loaded = one(selectors={"pfNames": [written]})
     assert loaded.config == one(selectors={"pfNames": [served]}).config
     assert {p.severity for p in loaded.problems} <= {Severity.WARNING}
@@ -678,7 +680,7 @@ def test_a_selector_none_of_whose_values_can_match_refuses_the_pool(
     assert {p.severity for p in loaded.problems} == {Severity.ERROR}
 
 
-def test_an_object_that_matches_nothing_leaves_the_other_objects_of_its_pool() -> None:
+def test_an_object_that_matches_nothing_does_not_affect_the_other_objects_of_its_pool() -> None:
     loaded = one(selectors=[{"vendors": [""], "drivers": ["iavf"]}, {"vendors": ["8086"]}])
     assert loaded.config is not None
     dead, alive = loaded.config.pools[0].selectors
@@ -715,7 +717,9 @@ def test_a_key_of_additional_info_that_names_no_device_leaves_the_pool_working()
 
 
 @pytest.mark.parametrize(("netdev", "pci"), [("mlx4_en", "mlx4_core"), ("mlx5_en", "mlx5_core")])
-def test_a_netdevs_driver_is_told_from_the_functions(netdev: str, pci: str) -> None:
+def test_the_driver_of_a_netdev_is_distinguished_from_that_of_the_function(
+    netdev: str, pci: str
+) -> None:
     (problem,) = one(selectors={"drivers": [netdev]}).problems
     assert problem.severity is Severity.WARNING
     assert problem.message == (

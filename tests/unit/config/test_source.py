@@ -26,7 +26,7 @@ async def test_a_file_is_read(tmp_path: Path) -> None:
     assert await read_source(path, None) == SourceResult(path, SourceState.READ, b"{}")
 
 
-async def test_a_directory_gives_the_key_of_this_node_before_the_general_one(
+async def test_in_a_directory_the_key_of_this_node_comes_before_the_general_one(
     tmp_path: Path,
 ) -> None:
     folder = config_map(tmp_path / "pcidp", **{"worker-1": "one", "config.json": "general"})
@@ -53,13 +53,15 @@ async def test_a_node_name_never_leads_out_of_the_directory(tmp_path: Path) -> N
     assert result.state is SourceState.NO_FILE
 
 
-async def test_a_plain_folder_without_a_file_is_told_from_a_config_map(tmp_path: Path) -> None:
+async def test_a_plain_folder_without_a_file_is_distinguished_from_a_config_map(
+    tmp_path: Path,
+) -> None:
     result = await read_source(tmp_path, "worker-1")
     assert (result.state, result.is_idle) == (SourceState.NO_FILE, True)
     assert result.message == f"{tmp_path} holds neither worker-1 nor config.json"
 
 
-async def test_what_cannot_be_looked_at_is_not_missing(tmp_path: Path) -> None:
+async def test_an_unreadable_folder_is_not_treated_as_missing(tmp_path: Path) -> None:
     """As in a folder that may not be searched, to which root has the right."""
     name = "n" * 300
     result = await read_source(tmp_path, name)
@@ -67,7 +69,9 @@ async def test_what_cannot_be_looked_at_is_not_missing(tmp_path: Path) -> None:
     assert result.message == f"{tmp_path} cannot be read: File name too long"
 
 
-async def test_a_missing_file_is_told_from_one_that_may_still_come(tmp_path: Path) -> None:
+async def test_a_missing_file_is_distinguished_from_one_that_may_still_be_created(
+    tmp_path: Path,
+) -> None:
     folder = config_map(tmp_path / "pcidp", other="x")
     awaited = await read_source(folder / "worker-1", "worker-1")
     assert (awaited.state, awaited.is_idle) == (SourceState.AWAITED, True)
@@ -82,7 +86,7 @@ async def test_a_variable_that_was_not_replaced_is_recognised(tmp_path: Path) ->
     assert "$(...) was not replaced" in result.message
 
 
-async def test_a_link_to_nowhere_is_called_that(tmp_path: Path) -> None:
+async def test_a_dangling_link_is_reported_as_such(tmp_path: Path) -> None:
     (tmp_path / "config.json").symlink_to("gone")
     result = await read_source(tmp_path / "config.json", None)
     assert result.message.endswith("is a link to a file that does not exist")
@@ -125,7 +129,7 @@ async def test_a_file_over_the_limit_is_refused_and_one_at_the_limit_read(tmp_pa
     assert (await read_source(path, None)).state is SourceState.READ
 
 
-async def test_what_the_system_refuses_is_told_in_its_words(tmp_path: Path) -> None:
+async def test_an_error_of_the_system_is_reported_with_its_text(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "file").write_text("x")
     for path, words in (
@@ -150,7 +154,7 @@ def unreadable_file(folder: Path) -> None:
     folder.chmod(0o711)
 
 
-async def test_an_unreadable_file_is_told(tmp_path: Path) -> None:
+async def test_an_unreadable_file_is_reported(tmp_path: Path) -> None:
     unreadable_file(tmp_path)
     program = (
         "import asyncio, os, pathlib\n"

@@ -49,7 +49,9 @@ async def test_a_directory_is_validated_by_the_node_s_key(tmp_path: Path) -> Non
     )
 
 
-async def test_with_a_host_it_says_what_cannot_match_there(tmp_path: Path) -> None:
+async def test_with_a_host_validate_reports_selectors_that_match_nothing_there(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "config.json"
     path.write_text(GOOD)
     code, told = await validated(path, snapshot=host(pf("0000:3b:00.0", "ens1")))

@@ -31,7 +31,7 @@ async def lost_its_file(folder: Path) -> ConfigWatcher:
     return config_watcher
 
 
-async def test_a_file_that_goes_from_a_plain_folder_takes_no_pools_away(
+async def test_removing_a_file_from_a_plain_folder_removes_no_pools(
     tmp_path: Path, log_lines: LogLines
 ) -> None:
     config_watcher = await lost_its_file(tmp_path)
@@ -43,7 +43,7 @@ async def test_a_file_that_goes_from_a_plain_folder_takes_no_pools_away(
     assert config_watcher.status.rejected == ""
 
 
-async def test_a_key_that_goes_from_a_config_map_takes_its_pools_along(tmp_path: Path) -> None:
+async def test_removing_a_key_from_a_config_map_removes_its_pools(tmp_path: Path) -> None:
     (tmp_path / "..data").mkdir()
     config_watcher = await lost_its_file(tmp_path)
     assert (config_watcher.config.pools, config_watcher.status.rejected) == ((), "")
@@ -70,7 +70,7 @@ async def test_a_folder_without_a_file_at_the_start_is_idle_until_one_comes(
     assert [p.name for p in config_watcher.config.pools] == ["net"]
 
 
-async def test_a_folder_that_cannot_be_looked_into_keeps_what_is_in_force(tmp_path: Path) -> None:
+async def test_a_folder_that_cannot_be_read_keeps_the_loaded_configuration(tmp_path: Path) -> None:
     folder = tmp_path / "config"
     folder.mkdir()
     (folder / "config.json").write_text(GOOD)
@@ -167,7 +167,7 @@ async def test_an_edit_with_errors_keeps_the_pools_and_is_reported_with_its_firs
     assert len(log_lines.fields("config.rejected")) == 1
 
 
-async def test_a_file_without_changes_is_mentioned_only_to_a_person_who_asked(
+async def test_an_unchanged_file_is_mentioned_only_after_sighup(
     tmp_path: Path, log_lines: LogLines
 ) -> None:
     file = tmp_path / "config.json"
@@ -197,5 +197,5 @@ async def test_a_refused_edit_says_how_many_more_errors_there_are(tmp_path: Path
     assert reason.endswith(" (and 3 more)")  # each pool lacks a name that is text, and selectors
 
 
-async def test_a_refused_edit_with_one_error_has_no_word_of_more(tmp_path: Path) -> None:
+async def test_a_refused_edit_with_one_error_does_not_mention_more_errors(tmp_path: Path) -> None:
     assert "more)" not in await rejection(tmp_path, '{"resourceList": 5}')

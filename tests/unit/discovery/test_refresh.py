@@ -36,21 +36,21 @@ def host(tmp_path: Path) -> HostBuilder:
     return host
 
 
-def test_on_a_quiet_host_every_device_reads_as_the_scan_read_it(host: HostBuilder) -> None:
+def test_on_an_unchanged_host_a_refresh_of_every_device_equals_the_scan(host: HostBuilder) -> None:
     devices = scan(host.roots).devices
     assert refresh(host.roots, devices) == devices
     for device in devices:
         assert refresh(host.roots, (device,)) == (device,)
 
 
-def test_rdma_nodes_that_come_back_from_a_pod_are_seen(host: HostBuilder) -> None:
+def test_rdma_nodes_that_return_from_a_pod_are_seen(host: HostBuilder) -> None:
     bare = scan(host.roots).by_id[host.vfs(PF)[1]]
     rdma = host.rdma(bare.id, "mlx5_3")
     (fresh,) = refresh(host.roots, (bare,))
     assert (bare.rdma, fresh.rdma) == ((), (rdma,))
 
 
-def test_another_driver_is_seen(host: HostBuilder) -> None:
+def test_a_change_of_the_driver_is_seen(host: HostBuilder) -> None:
     known = scan(host.roots).by_id[VF0]
     host.set_driver(VF0, "vfio-pci")
     (fresh,) = refresh(host.roots, (known,))
@@ -58,14 +58,14 @@ def test_another_driver_is_seen(host: HostBuilder) -> None:
     assert (fresh.index, fresh.pf_name, fresh.representor) == (0, "up", "rep0")
 
 
-def test_devices_that_are_gone_are_left_out(host: HostBuilder) -> None:
+def test_devices_that_no_longer_exist_are_left_out(host: HostBuilder) -> None:
     known = scan(host.roots).by_id
     host.remove_vfs("0000:3b:00.0")
     wanted = (known["0000:3b:01.0"], known[VF0])
     assert refresh(host.roots, wanted) == (known[VF0],)
 
 
-def test_a_host_that_cannot_be_seen_is_not_one_without_devices(
+def test_a_host_that_cannot_be_read_is_not_treated_as_one_without_devices(
     host: HostBuilder, tmp_path: Path
 ) -> None:
     devices = scan(host.roots).devices
@@ -74,7 +74,7 @@ def test_a_host_that_cannot_be_seen_is_not_one_without_devices(
         refresh(host.roots, devices)
 
 
-def test_with_a_scans_knowledge_every_device_reads_the_same(host: HostBuilder) -> None:
+def test_with_the_data_of_a_scan_every_device_has_the_same_record(host: HostBuilder) -> None:
     scanner = Scanner(host.roots)
     devices = scanner.scan().devices
     for device in devices:
@@ -85,7 +85,7 @@ def test_with_a_scans_knowledge_every_device_reads_the_same(host: HostBuilder) -
     assert fresh.rdma == (rdma,)
 
 
-def test_with_a_scans_knowledge_rdma_devices_of_others_cost_nothing(tmp_path: Path) -> None:
+def test_with_the_data_of_a_scan_rdma_devices_of_others_are_not_read(tmp_path: Path) -> None:
     calls = []
     for others in (1, 9):
         host = HostBuilder(tmp_path / str(others))

@@ -248,7 +248,7 @@ LISTED = st.sampled_from(
 
 @SETTINGS
 @given(st.lists(STEPS, max_size=12))
-def test_after_any_changes_with_their_hints_a_rescan_equals_a_whole_scan(
+def test_after_any_changes_with_their_hints_a_rescan_equals_a_full_scan(
     steps: list[Step],
 ) -> None:
     with machine() as at:
@@ -267,7 +267,7 @@ def test_after_any_changes_with_their_hints_a_rescan_equals_a_whole_scan(
 
 @SETTINGS
 @given(st.lists(st.tuples(LISTED, st.integers(0, 2), st.integers(0, MOST_VFS)), max_size=8))
-def test_what_a_class_or_bus_lists_is_seen_by_a_rescan_that_no_hint_names(
+def test_changes_in_classes_and_buses_are_seen_by_a_rescan_without_touched_functions(
     steps: list[tuple[Callable[[Machine, int, int], Touched], int, int]],
 ) -> None:
     with machine() as at:
@@ -280,7 +280,7 @@ def test_what_a_class_or_bus_lists_is_seen_by_a_rescan_that_no_hint_names(
         assert scanner.whole == 1
 
 
-def test_a_pf_that_counts_vfs_which_are_gone_is_read_again_whatever_is_named() -> None:
+def test_a_pf_that_counts_removed_vfs_is_read_by_every_rescan() -> None:
     """The kernel counts none a second after it took the last one away, and sends no event then."""
     with machine() as at:
         host = at.host
@@ -293,7 +293,7 @@ def test_a_pf_that_counts_vfs_which_are_gone_is_read_again_whatever_is_named() -
         assert scanner.scan(touched={PFS[1]}).pfs[PFS[0]].num_vfs == 0
 
 
-def test_nodes_that_come_with_their_module_are_seen_by_a_rescan_of_their_function() -> None:
+def test_nodes_that_appear_with_their_module_are_seen_by_a_rescan_of_their_function() -> None:
     with machine() as at:
         host, (vf, *_) = at.host, at.vfs(PFS[0])
         host.rdma(vf, "mlx5_9", umad=False)
@@ -305,7 +305,7 @@ def test_nodes_that_come_with_their_module_are_seen_by_a_rescan_of_their_functio
         assert after.by_id[vf].rdma[0].umad == ("/dev/infiniband/umad9",)
 
 
-def test_nodes_that_came_back_by_other_numbers_are_seen_by_a_rescan_of_their_function() -> None:
+def test_nodes_that_return_with_other_numbers_are_seen_by_a_rescan_of_their_function() -> None:
     with machine() as at:
         host, (vf, *_) = at.host, at.vfs(PFS[0])
         before = host.rdma(vf, "mlx5_9")
@@ -318,7 +318,7 @@ def test_nodes_that_came_back_by_other_numbers_are_seen_by_a_rescan_of_their_fun
         assert after.by_id[vf].rdma[0].uverbs == ("/dev/infiniband/uverbs77",)
 
 
-def test_nodes_that_came_back_by_other_numbers_are_seen_once_the_classes_are_listed_again() -> None:
+def test_nodes_that_return_with_other_numbers_are_seen_once_the_classes_are_listed_again() -> None:
     with machine() as at:
         host, (vf, other, *_) = at.host, at.vfs(PFS[0])
         host.rdma(other, "mlx5_8", umad=False)

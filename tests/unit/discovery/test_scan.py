@@ -30,7 +30,7 @@ def device(host: HostBuilder, name: str) -> Device:
     return scan(host.roots).by_id[name]
 
 
-def test_a_pf_is_read_with_everything_that_the_host_tells(host: HostBuilder) -> None:
+def test_a_pf_is_read_with_all_facts_of_the_host(host: HostBuilder) -> None:
     host.pf(PF, "ens1", numa=1)
     host.write(host.folder(PF) / "acpi_index", 3)
     assert scan(host.roots).devices == (
@@ -65,7 +65,7 @@ def test_a_pf_is_read_with_everything_that_the_host_tells(host: HostBuilder) -> 
     )
 
 
-def test_a_vf_is_read_with_everything_that_the_host_tells(host: HostBuilder) -> None:
+def test_a_vf_is_read_with_all_facts_of_the_host(host: HostBuilder) -> None:
     host.pf(PF, "ens1", vfs=2, numa=1)
     assert device(host, "0000:3b:01.1") == Device(
         id="0000:3b:01.1",
@@ -103,13 +103,13 @@ def test_an_address_without_iommu_group_has_none(host: HostBuilder) -> None:
     assert device(host, PF).iommu_group is None
 
 
-def test_a_group_made_up_by_vfio_is_told_apart(host: HostBuilder) -> None:
+def test_a_group_that_vfio_creates_without_an_iommu_is_recognised(host: HostBuilder) -> None:
     host.function(PF, attrs.evolve(X710, driver="vfio-pci"), iommu=False)
     group = host.iommu_group(PF, noiommu=True)
     assert (device(host, PF).iommu_group, device(host, PF).noiommu) == (group, True)
 
 
-def test_a_vf_on_vfio_without_iommu_is_told_apart(host: HostBuilder) -> None:
+def test_a_vf_on_vfio_without_an_iommu_is_recognised(host: HostBuilder) -> None:
     host.pf(PF, "ens1")
     host.add_vfs(PF, 1, attrs.evolve(E810.vf.vfio, iommu=False))
     host.iommu_group(VF0, noiommu=True)
@@ -125,7 +125,7 @@ def test_uio_entries_belong_to_functions_on_uio_drivers(host: HostBuilder, drive
     assert device(host, VF0).uio == (name,)
 
 
-def test_a_numa_node_that_the_kernel_does_not_know_is_none(host: HostBuilder) -> None:
+def test_an_unknown_numa_node_is_none(host: HostBuilder) -> None:
     host.pf(PF, "ens1", vfs=1, numa=None)
     (host.folder(VF0) / "numa_node").unlink()
     assert [d.numa_node for d in scan(host.roots).devices] == [None, None]
@@ -146,7 +146,7 @@ def test_vf_indexes_come_from_the_pf_and_not_from_addresses(host: HostBuilder) -
     }
 
 
-def test_a_vf_of_a_pf_that_comes_later_on_the_bus_is_read_with_it(host: HostBuilder) -> None:
+def test_a_vf_of_a_pf_that_appears_later_on_the_bus_is_read_with_it(host: HostBuilder) -> None:
     vf, pf = "0000:05:00.0", "0000:05:00.3"
     host.pf(pf, "enp5s0", X710)
     host.function(vf, Hardware("8086", "154c", "iavf"))
@@ -170,13 +170,13 @@ def test_a_vf_whose_pf_is_not_here_keeps_the_address_that_its_link_names(host: H
     assert snapshot.pf_of(vf) is None
 
 
-def test_a_pf_on_vfio_has_no_name_and_its_vfs_still_know_their_pf(host: HostBuilder) -> None:
+def test_a_pf_on_vfio_has_no_name_and_its_vfs_still_have_its_address(host: HostBuilder) -> None:
     host.pf(PF, None, attrs.evolve(E810, driver="vfio-pci"), vfs=1)
     vf = device(host, VF0)
     assert (vf.pf_address, vf.pf_name, vf.index) == (PF, None, 0)
 
 
-def test_vfs_that_exist_count_before_the_pf_says_how_many(host: HostBuilder) -> None:
+def test_existing_vfs_count_before_the_pf_reports_their_number(host: HostBuilder) -> None:
     host.pf(PF, "ens1", vfs=2)
     host.write(host.folder(PF) / "sriov_numvfs", 0)
     assert device(host, PF).num_vfs == 2
@@ -209,7 +209,7 @@ def test_domains_of_more_than_four_digits_are_read_and_sorted_last(host: HostBui
     assert [d.id for d in scan(host.roots).devices] == list(reversed(addresses))
 
 
-def test_entries_of_the_bus_that_are_no_addresses_are_passed_over(host: HostBuilder) -> None:
+def test_entries_of_the_bus_that_are_not_addresses_are_ignored(host: HostBuilder) -> None:
     host.pf(PF, "ens1")
     (host.root / "sys/bus/pci/devices/README").mkdir()
     assert [d.id for d in scan(host.roots).devices] == [PF]
@@ -263,7 +263,7 @@ scan(Roots(Path(sys.argv[1])))
 """
 
 
-def test_a_starved_process_does_not_take_the_host_for_empty(host: HostBuilder) -> None:
+def test_a_process_without_resources_does_not_treat_the_host_as_empty(host: HostBuilder) -> None:
     host.pf(PF, "ens1")
     run = [sys.executable, "-c", _STARVED, str(host.root)]
     done = subprocess.run(run, check=False, capture_output=True, text=True)

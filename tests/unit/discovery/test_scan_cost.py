@@ -36,7 +36,7 @@ def test_a_vf_on_vfio_costs_five_opens_and_three_links(tmp_path: Path) -> None:
     assert calls_per_vf(tmp_path, E810.vf.vfio) == {"open": 5, "readlink": 3, "access": 2}
 
 
-def test_a_vf_whose_group_vfio_does_not_show_is_asked_whether_it_was_made_up(
+def test_for_a_vf_whose_group_is_not_listed_by_vfio_the_group_name_is_read(
     tmp_path: Path,
 ) -> None:
     host = HostBuilder(tmp_path)
@@ -61,7 +61,9 @@ def test_a_vf_with_an_rdma_device_costs_four_files_and_a_link_more(tmp_path: Pat
 
 
 @pytest.mark.parametrize("listed", ["0000:00:00.0", "0000:00:1f.3"])
-def test_a_function_of_another_class_costs_one_file_and_a_link(tmp_path: Path, listed: str) -> None:
+def test_reading_a_function_of_another_class_costs_one_file_and_a_link(
+    tmp_path: Path, listed: str
+) -> None:
     host = HostBuilder(tmp_path)
     host.pf(PF, "ens1")
     with host_calls() as before:
@@ -99,7 +101,7 @@ TOUCHED: dict[str, Callable[[HostBuilder], set[str]]] = {
 
 
 @pytest.mark.parametrize("touched", TOUCHED.values(), ids=TOUCHED)
-def test_a_rescan_asks_nothing_of_functions_that_were_not_touched(
+def test_a_rescan_reads_nothing_of_functions_that_were_not_touched(
     tmp_path: Path, touched: Callable[[HostBuilder], set[str]]
 ) -> None:
     few, many = (
@@ -115,7 +117,9 @@ def test_a_rescan_of_a_vf_costs_one_link_for_each_other_vf_of_its_pf(tmp_path: P
     assert many - few == {"readlink": 8}
 
 
-def test_a_rescan_that_no_hint_names_only_lists_what_every_scan_lists(tmp_path: Path) -> None:
+def test_a_rescan_without_touched_functions_only_lists_what_every_scan_lists(
+    tmp_path: Path,
+) -> None:
     calls = calls_of_rescan(tmp_path, own=4, others=4, touched=TOUCHED["nothing"])
     assert calls == {"open": 18, "listdir": 5, "access": 4}
 

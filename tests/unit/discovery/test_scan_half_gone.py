@@ -28,7 +28,7 @@ def host(tmp_path: Path) -> HostBuilder:
 
 @pytest.mark.parametrize("attribute", ["class", "vendor", "device"])
 @pytest.mark.parametrize("function", [PF, VF0])
-def test_a_function_that_lacks_what_every_function_has_is_left_out_and_named(
+def test_a_function_that_lacks_a_required_attribute_is_left_out_and_named(
     host: HostBuilder, attribute: str, function: str
 ) -> None:
     (host.folder(function) / attribute).unlink()
@@ -38,13 +38,13 @@ def test_a_function_that_lacks_what_every_function_has_is_left_out_and_named(
 
 
 @pytest.mark.parametrize("content", ["", "0xzzzz", "0x123456"])
-def test_an_attribute_that_is_no_id_is_as_good_as_missing(host: HostBuilder, content: str) -> None:
+def test_an_attribute_that_is_not_an_id_counts_as_missing(host: HostBuilder, content: str) -> None:
     (host.folder(VF0) / "vendor").write_text(content)
     assert scan(host.roots).unreadable == ((VF0, "vendor"),)
 
 
 @pytest.mark.parametrize("number", ["9" * 22, "2147483648", "-2147483649", "many", ""])
-def test_a_number_that_is_no_int_of_the_kernels_is_as_good_as_missing(
+def test_a_number_that_does_not_fit_an_int_of_the_kernel_counts_as_missing(
     host: HostBuilder, number: str
 ) -> None:
     host.write(host.folder(PF) / "sriov_totalvfs", number)
@@ -77,19 +77,19 @@ def test_any_other_entry_may_be_absent(host: HostBuilder, function: str, entry: 
     assert (set(snapshot.by_id), snapshot.unreadable) == ({PF, VF0, VF1}, ())
 
 
-def test_a_link_on_the_bus_that_leads_nowhere_is_no_function(host: HostBuilder) -> None:
+def test_a_dangling_link_on_the_bus_is_not_a_function(host: HostBuilder) -> None:
     shutil.rmtree(host.folder(VF0))
     snapshot = scan(host.roots)
     assert (set(snapshot.by_id), snapshot.unreadable) == ({PF, VF1}, ())
 
 
-def test_a_pf_that_names_a_vf_which_is_gone_is_read_without_it(host: HostBuilder) -> None:
+def test_a_pf_with_a_link_to_a_removed_vf_is_read_without_it(host: HostBuilder) -> None:
     host.remove(VF1)
     snapshot = scan(host.roots)
     assert (set(snapshot.by_id), snapshot.by_id[PF].num_vfs) == ({PF, VF0}, 2)
 
 
-def test_a_function_that_goes_while_it_is_read_is_no_fault(host: HostBuilder) -> None:
+def test_a_function_that_disappears_while_it_is_read_is_not_an_error(host: HostBuilder) -> None:
     def unplug() -> None:
         host.remove(VF0)
 
@@ -98,14 +98,14 @@ def test_a_function_that_goes_while_it_is_read_is_no_fault(host: HostBuilder) ->
     assert (set(snapshot.by_id), snapshot.unreadable) == ({PF, VF1}, ())
 
 
-def test_a_netdev_that_goes_while_its_function_is_read_is_left_out(host: HostBuilder) -> None:
+def test_a_netdev_that_disappears_while_its_function_is_read_is_left_out(host: HostBuilder) -> None:
     with _before("iommu_group", of=PF, act=lambda: host.remove_netdev("ens1v0")):
         vf = scan(host.roots).by_id[VF0]
     assert (vf.driver, vf.netdevs) == ("iavf", ())
 
 
 @pytest.mark.parametrize("error", [errno.EINVAL, errno.EOPNOTSUPP, errno.EIO, errno.ENODEV])
-def test_an_attribute_that_refuses_to_be_read_is_absent(host: HostBuilder, error: int) -> None:
+def test_an_attribute_that_cannot_be_read_is_absent(host: HostBuilder, error: int) -> None:
     real_read, refused = os.read, host.root / "sys/class/net/ens1/carrier"
 
     def read(descriptor: int, size: int) -> bytes:

@@ -36,26 +36,26 @@ def test_a_pulled_cable_is_a_carrier_of_zero(host: HostBuilder) -> None:
     assert (pf.admin_up, pf.carrier, pf.operstate, pf.speed_mbps) == (True, False, "down", None)
 
 
-def test_a_netdev_that_is_down_tells_no_carrier(host: HostBuilder) -> None:
+def test_a_netdev_that_is_down_has_no_carrier(host: HostBuilder) -> None:
     host.set_admin("ens1", up=False)
     pf = netdev(host, PF)
     assert (pf.admin_up, pf.carrier, pf.operstate) == (False, None, "down")
 
 
-def test_a_stale_carrier_of_a_netdev_that_is_down_is_not_believed(host: HostBuilder) -> None:
+def test_an_old_carrier_of_a_netdev_that_is_down_is_ignored(host: HostBuilder) -> None:
     host.set_admin("ens1", up=False)
     host.write(host.root / "sys/class/net/ens1/carrier", 1)
     assert netdev(host, PF).carrier is None
 
 
-def test_a_vf_that_is_up_tells_its_carrier(host: HostBuilder) -> None:
+def test_a_vf_that_is_up_has_a_carrier(host: HostBuilder) -> None:
     host.set_admin("ens1v0", up=True)
     assert netdev(host, VF0).carrier is True
     host.set_carrier("ens1v0", up=False)
     assert netdev(host, VF0).carrier is False
 
 
-def test_infiniband_and_unknown_link_types_are_told_as_such(host: HostBuilder) -> None:
+def test_infiniband_and_unknown_link_types_are_shown_as_such(host: HostBuilder) -> None:
     host.pf("0000:af:00.0", "ib0", CONNECTX6_INFINIBAND, vfs=1)
     assert netdev(host, "0000:af:00.0").link_type == "infiniband"
     assert netdev(host, "0000:af:01.0").link_type == "infiniband"
@@ -64,12 +64,12 @@ def test_infiniband_and_unknown_link_types_are_told_as_such(host: HostBuilder) -
 
 
 @pytest.mark.parametrize("speed", [-1, 0, 4294967295, "unknown"])
-def test_a_speed_that_is_none_is_none(host: HostBuilder, speed: int | str) -> None:
+def test_an_invalid_speed_is_none(host: HostBuilder, speed: int | str) -> None:
     host.write(host.root / "sys/class/net/ens1/speed", speed)
     assert netdev(host, PF).speed_mbps is None
 
 
-def test_a_vf_in_a_pod_has_no_netdev_and_stays(host: HostBuilder) -> None:
+def test_a_vf_in_a_pod_has_no_netdev_and_stays_in_its_pool(host: HostBuilder) -> None:
     host.remove_netdev("ens1v0")
     (host.folder(VF0) / "net").rmdir()
     assert scan(host.roots).by_id[VF0].netdevs == ()
@@ -110,7 +110,7 @@ def test_a_function_with_two_ports_is_named_by_the_first_that_was_registered(
     assert found.pf_name == "zeta"
 
 
-def test_what_is_stacked_on_a_pf_is_told_with_its_master(host: HostBuilder) -> None:
+def test_an_interface_on_top_of_a_pf_is_reported_with_its_master(host: HostBuilder) -> None:
     host.enslave("ens1", "bond0")
     host.stack("ens1", "ens1.100")
     host.stack("bond0", "bond0.7")
@@ -146,7 +146,7 @@ def test_default_routes_come_from_procfs_without_netlink(host: HostBuilder) -> N
     assert scan(host.roots).default_route_netdevs == ("ens1",)
 
 
-def test_of_a_vf_that_is_part_of_a_bond_or_carries_a_vlan_the_scan_tells(
+def test_for_a_vf_that_is_part_of_a_bond_or_carries_a_vlan_the_scan_decides(
     host: HostBuilder,
 ) -> None:
     host.enslave("ens1v0", "bond1")
@@ -156,7 +156,7 @@ def test_of_a_vf_that_is_part_of_a_bond_or_carries_a_vlan_the_scan_tells(
     assert snapshot.netdev_parents == (("bond1", ("ens1v0",)), ("ens1v0.7", ("ens1v0",)))
 
 
-def test_of_vfs_an_address_with_its_route_is_told_and_of_pfs_it_is_not(host: HostBuilder) -> None:
+def test_an_address_with_a_route_is_reported_for_vfs_and_not_for_pfs(host: HostBuilder) -> None:
     lines = [f"{name}\t000200C0\t00000000\t0001\t0\t0\t0\t00FFFFFF" for name in ("ens1", "ens1v0")]
     host.write(host.root / "proc/net/route", "\n".join(["Iface", *lines]))
     snapshot = scan(host.roots)
@@ -174,7 +174,7 @@ def test_this_machines_own_functions_are_read_with_and_without_netlink() -> None
     assert [d.id for d in scan(Roots()).devices] == [d.id for d in snapshot.devices]
 
 
-def test_a_netdev_that_was_renamed_meanwhile_is_not_read_as_the_one_that_has_its_name(
+def test_a_renamed_netdev_is_not_confused_with_the_one_that_has_its_former_name(
     host: HostBuilder,
 ) -> None:
     """The class says another interface has the name; the folder below the function is its own."""

@@ -51,7 +51,7 @@ def test_old_connection_manager_nodes_are_found(host: HostBuilder) -> None:
     assert device(host, VF0).rdma[0].ucm == ("/dev/infiniband/ucm0",)
 
 
-def test_nodes_that_are_not_all_there_leave_the_device_and_name_the_modules(
+def test_a_device_with_some_nodes_missing_stays_and_the_modules_are_named(
     host: HostBuilder,
 ) -> None:
     host.rdma(VF0, "mlx5_2", umad=False)
@@ -62,13 +62,15 @@ def test_nodes_that_are_not_all_there_leave_the_device_and_name_the_modules(
     assert snapshot.nodes.rdma_cm is False
 
 
-def test_a_loaded_module_without_a_node_for_iwarp_devices_is_not_missing(host: HostBuilder) -> None:
+def test_a_loaded_module_without_nodes_for_iwarp_devices_is_not_reported_as_missing(
+    host: HostBuilder,
+) -> None:
     host.rdma(VF0, "irdma0", umad=False)
     host.write(host.root / "sys/class/infiniband_mad/abi_version", 5)
     assert scan(host.roots).missing_rdma_modules == ()
 
 
-def test_a_host_without_rdma_devices_misses_no_module(host: HostBuilder) -> None:
+def test_a_host_without_rdma_devices_has_no_missing_modules(host: HostBuilder) -> None:
     assert scan(host.roots).missing_rdma_modules == ()
 
 
@@ -96,7 +98,7 @@ def test_an_rdma_function_of_another_class_is_a_network_function(host: HostBuild
     assert found.skipped_classes == ()
 
 
-def test_a_sub_function_is_read_with_everything_that_the_host_tells(host: HostBuilder) -> None:
+def test_a_sub_function_is_read_with_all_facts_of_the_host(host: HostBuilder) -> None:
     name = host.sf(PF, 88, "en3s88")
     rdma = host.rdma(name, "mlx5_4", pkey=0x7FFF)
     found = device(host, name)
@@ -140,13 +142,13 @@ def test_auxiliary_devices_of_every_type_are_kept_behind_their_function(host: Ho
     ]
 
 
-def test_the_auxiliary_devices_of_a_sub_function_are_its_own_business(host: HostBuilder) -> None:
+def test_auxiliary_devices_of_a_sub_function_are_not_devices(host: HostBuilder) -> None:
     sf = host.sf(PF, 88)
     host.auxiliary(sf, "mlx5_core.eth.5")
     assert "mlx5_core.eth.5" not in scan(host.roots).by_id
 
 
-def test_auxiliary_devices_below_accelerators_are_passed_over(host: HostBuilder) -> None:
+def test_auxiliary_devices_below_accelerators_are_ignored(host: HostBuilder) -> None:
     host.accelerator("0000:b1:00.0", ACC100)
     host.auxiliary("0000:b1:00.0", "vendor.part.0")
     assert "vendor.part.0" not in scan(host.roots).by_id
@@ -214,7 +216,9 @@ def test_the_ports_of_an_infiniband_pf_are_read_and_not_those_of_its_vfs(host: H
     assert device(host, IB).infiniband_ports == (InfinibandPort("mlx5_0", 1, "DOWN", "Disabled"),)
 
 
-def test_a_port_without_a_link_layer_is_what_its_netdev_or_its_class_is(host: HostBuilder) -> None:
+def test_a_port_without_a_link_layer_has_the_type_of_its_netdev_or_its_class(
+    host: HostBuilder,
+) -> None:
     infiniband(host)
     host.rdma(PF, "mlx5_2")
     for address, name in ((IB, "mlx5_0"), (PF, "mlx5_2")):
@@ -224,12 +228,14 @@ def test_a_port_without_a_link_layer_is_what_its_netdev_or_its_class_is(host: Ho
     assert device(host, PF).infiniband_ports == ()
 
 
-def test_a_roce_port_is_no_infiniband_port(host: HostBuilder) -> None:
+def test_a_roce_port_is_not_an_infiniband_port(host: HostBuilder) -> None:
     host.rdma(PF, "mlx5_2")
     assert device(host, PF).infiniband_ports == ()
 
 
-def test_each_port_of_an_rdma_device_is_told_apart_by_its_link_layer(host: HostBuilder) -> None:
+def test_the_ports_of_an_rdma_device_are_distinguished_by_their_link_layer(
+    host: HostBuilder,
+) -> None:
     infiniband(host)
     second = host.folder(IB) / "infiniband/mlx5_0/ports/2"
     for name, value in (("link_layer", "Ethernet"), ("state", "4: ACTIVE")):

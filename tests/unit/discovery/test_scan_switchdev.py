@@ -52,12 +52,14 @@ def test_a_physical_port_is_the_uplink_though_another_netdev_came_before(
     assert device(host, PF0).pf_name == "zzz"
 
 
-def test_without_an_uplink_what_is_no_representor_names_the_pf(host: HostBuilder) -> None:
+def test_without_an_uplink_a_netdev_that_is_not_a_representor_names_the_pf(
+    host: HostBuilder,
+) -> None:
     pf(host, PF0, aaa="pf0vf0", zzz="")
     assert device(host, PF0).pf_name == "zzz"
 
 
-def test_a_pf_with_nothing_but_representors_has_no_name(host: HostBuilder) -> None:
+def test_a_pf_with_representors_only_has_no_name(host: HostBuilder) -> None:
     pf(host, PF0, aaa="pf0vf0")
     found = device(host, PF0)
     assert (found.pf_name, found.netdevs) == (None, ())
@@ -84,24 +86,24 @@ def test_representors_of_vfs_and_sfs_are_found(host: HostBuilder) -> None:
     assert (found[sf].representor, found[sf].pf_name) == ("sfrep", "up")
 
 
-def test_representors_of_other_controllers_are_left_alone(host: HostBuilder) -> None:
+def test_representors_of_other_controllers_are_ignored(host: HostBuilder) -> None:
     pf(host, PF0, up="p0", theirs="c1pf0vf0")
     assert device(host, host.vfs(PF0)[0]).representor is None
 
 
-def test_pfs_that_share_a_switch_keep_their_representors_apart(host: HostBuilder) -> None:
+def test_pfs_that_share_a_switch_have_different_representors(host: HostBuilder) -> None:
     pf(host, PF0, up0="p0", zero0="pf0vf0", one0="pf1vf0")
     pf(host, PF1, up1="p1")
     assert device(host, host.vfs(PF0)[0]).representor == "zero0"
     assert device(host, host.vfs(PF1)[0]).representor == "one0"
 
 
-def test_a_pf_that_counts_ports_instead_of_functions_is_understood(host: HostBuilder) -> None:
+def test_a_pf_that_counts_ports_instead_of_functions_is_supported(host: HostBuilder) -> None:
     pf(host, PF0, pf1a="p1", pf1a_0="pf1vf0")
     assert device(host, host.vfs(PF0)[0]).representor == "pf1a_0"
 
 
-def test_representors_that_lie_below_no_function_are_found_by_their_switch(
+def test_representors_that_are_below_no_function_are_found_by_their_switch(
     host: HostBuilder,
 ) -> None:
     pf(host, PF0, up0="p0")
@@ -135,7 +137,7 @@ def test_a_bond_of_two_pfs_of_one_switch_is_read_and_those_of_other_pfs_are_not(
 
 
 @pytest.mark.parametrize("switches", [(SWITCH,), (SWITCH, "ffff")])
-def test_a_bond_of_one_pf_or_of_two_nics_is_no_vf_lag(
+def test_a_bond_of_one_pf_or_of_two_nics_is_not_a_vf_lag(
     host: HostBuilder, switches: tuple[str, ...]
 ) -> None:
     bonded(host, *switches)

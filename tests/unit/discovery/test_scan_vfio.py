@@ -40,7 +40,7 @@ def function_of_another_class(host: HostBuilder, driver: str | None) -> None:
         ("nvidia", False, False),
     ],
 )
-def test_a_function_is_on_vfio_by_its_driver_or_by_the_device_that_the_driver_made(
+def test_a_function_uses_vfio_by_its_driver_or_by_the_device_that_the_driver_created(
     host: HostBuilder,
     driver: str,
     has_device: bool,  # noqa: FBT001 - a parameter of the test
@@ -86,7 +86,9 @@ def test_a_rescan_sees_another_driver_of_a_mate_of_another_class(host: HostBuild
     assert mate.driver is None
 
 
-def test_a_rescan_that_no_hint_names_sees_nodes_come_and_go(host: HostBuilder) -> None:
+def test_a_rescan_without_touched_functions_sees_nodes_appear_and_disappear(
+    host: HostBuilder,
+) -> None:
     scanner = Scanner(host.roots)
     group = f"/dev/vfio/{scanner.scan().by_id[host.vfs(PF)[0]].iommu_group}"
     (host.root / group.lstrip("/")).unlink()
@@ -95,7 +97,7 @@ def test_a_rescan_that_no_hint_names_sees_nodes_come_and_go(host: HostBuilder) -
     assert not scanner.scan(touched=()).nodes.lacks(group)
 
 
-def test_facts_on_which_nodes_hang_are_confirmed_or_named(host: HostBuilder) -> None:
+def test_facts_that_decide_on_nodes_are_confirmed_or_named(host: HostBuilder) -> None:
     other = "0000:5e:00.0"
     host.pf(other, None, CONNECTX6)
     rdma, vdpa = host.add_vfs(other, 2, CONNECTX6.vf)
@@ -119,7 +121,7 @@ def test_facts_on_which_nodes_hang_are_confirmed_or_named(host: HostBuilder) -> 
     }
 
 
-def test_a_function_that_is_gone_is_named(host: HostBuilder) -> None:
+def test_a_function_that_no_longer_exists_is_named(host: HostBuilder) -> None:
     devices = scan(host.roots).devices
     vf = host.vfs(PF)[1]
     host.remove(vf)

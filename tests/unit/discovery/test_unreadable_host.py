@@ -65,9 +65,7 @@ def test_a_list_that_cannot_be_read_fails_the_scan(
 
 
 @pytest.mark.parametrize("name", LISTS)
-def test_a_list_that_is_missing_though_it_was_there_fails_the_scan(
-    host: HostBuilder, name: str
-) -> None:
+def test_a_class_that_disappeared_fails_the_scan(host: HostBuilder, name: str) -> None:
     scanner = Scanner(host.roots)
     before = scanner.scan()
     folder = host.root / name
@@ -78,7 +76,7 @@ def test_a_list_that_is_missing_though_it_was_there_fails_the_scan(
     assert scanner.scan() == before
 
 
-def test_an_empty_bus_in_the_place_of_the_one_with_functions_fails_the_scan(
+def test_an_empty_bus_that_replaced_the_one_with_functions_fails_the_scan(
     host: HostBuilder,
 ) -> None:
     scanner = Scanner(host.roots)
@@ -106,7 +104,7 @@ def test_a_host_without_a_pci_bus_has_no_devices(tmp_path: Path) -> None:
     assert not Scanner(HostBuilder(tmp_path).roots).scan().devices
 
 
-def test_a_function_that_cannot_be_opened_stays_what_it_was(host: HostBuilder) -> None:
+def test_a_function_that_cannot_be_opened_keeps_its_last_record(host: HostBuilder) -> None:
     scanner = Scanner(host.roots)
     before = scanner.scan()
     vf = host.vfs(PF)[1]
@@ -116,13 +114,13 @@ def test_a_function_that_cannot_be_opened_stays_what_it_was(host: HostBuilder) -
     assert vf not in scanner.scan().by_id
 
 
-def test_a_host_of_which_no_function_can_be_opened_fails_the_scan(host: HostBuilder) -> None:
+def test_a_scan_fails_if_no_function_of_the_host_can_be_opened(host: HostBuilder) -> None:
     scanner = Scanner(host.roots)
     with sysfs.observed(Calls(lambda path: path.startswith("0000:"))), pytest.raises(OSError):  # noqa: PT011 - any
         scanner.scan()
 
 
-async def test_a_scan_that_fails_keeps_the_snapshot_and_says_so_once(log_lines: LogLines) -> None:
+async def test_a_scan_that_fails_keeps_the_snapshot_and_is_logged_once(log_lines: LogLines) -> None:
     bus, works = Bus(), [False]
     heard: list[str] = []
 

@@ -45,7 +45,7 @@ LINES = sorted(
 )
 
 
-def test_the_commands_are_found() -> None:
+def test_the_documentation_has_commands() -> None:
     assert ("docs/quick-start.md", "validate config.json --on-this-host") in LINES
     assert (
         "docs/operator.md",
@@ -56,7 +56,7 @@ def test_the_commands_are_found() -> None:
 
 
 @pytest.mark.parametrize(("page", "line"), LINES)
-def test_the_parser_takes_a_command_line_of_the_documentation(page: str, line: str) -> None:
+def test_the_parser_accepts_a_command_line_of_the_documentation(page: str, line: str) -> None:
     words = shlex.split(line)
     if words[-1] in {"--help", "--version"}:
         with pytest.raises(SystemExit, match="0"):

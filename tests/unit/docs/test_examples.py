@@ -68,7 +68,7 @@ def test_validate_accepts_an_example_even_if_it_is_strict(example: str, tmp_path
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_an_example_loads_without_a_problem_and_fills_its_pools(
+def test_an_example_loads_without_a_problem_and_its_pools_have_devices(
     example: str, node: Snapshot
 ) -> None:
     loaded = load_config(example.encode(), source="doc", default_prefix="intel.com", strict=True)
@@ -78,7 +78,7 @@ def test_an_example_loads_without_a_problem_and_fills_its_pools(
     assert [p.resource for p in pools if not p.members] == []
 
 
-def test_the_pages_made_from_the_code_are_up_to_date() -> None:
+def test_the_generated_pages_are_up_to_date() -> None:
     namespace: dict[str, object] = {"__name__": "generate", "__file__": str(DOCS / "generate.py")}
     exec(compile((DOCS / "generate.py").read_text(), "generate.py", "exec"), namespace)  # noqa: S102 - a script beside the pages
     stale = namespace["stale"]

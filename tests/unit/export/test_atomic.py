@@ -44,7 +44,7 @@ async def test_a_new_file_has_content_and_mode_and_its_folders_are_made(tmp_path
     assert mode_of(path.parent) == 0o755
 
 
-async def test_the_mode_does_not_hang_on_the_umask(tmp_path: Path) -> None:
+async def test_the_mode_does_not_depend_on_the_umask(tmp_path: Path) -> None:
     before = os.umask(0o077)
     try:
         await write_atomic(tmp_path / "file", NEW, 0o644)
@@ -53,7 +53,7 @@ async def test_the_mode_does_not_hang_on_the_umask(tmp_path: Path) -> None:
     assert mode_of(tmp_path / "file") == 0o644
 
 
-async def test_a_file_that_may_not_be_written_is_replaced_all_the_same(tmp_path: Path) -> None:
+async def test_a_file_without_write_permission_is_replaced_nevertheless(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(OLD)
     path.chmod(0o444)
@@ -82,14 +82,14 @@ async def test_a_symbolic_link_is_replaced_and_never_followed(tmp_path: Path, th
     assert (path.read_bytes(), target.read_bytes()) == (NEW, there)
 
 
-async def test_a_link_that_leads_nowhere_is_replaced_too(tmp_path: Path) -> None:
+async def test_a_dangling_link_is_replaced_too(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.symlink_to(tmp_path / "nowhere")
     await write_atomic(path, NEW, 0o644)
     assert names(tmp_path) == ["file"]
 
 
-async def test_a_fifo_in_the_place_is_replaced_without_waiting_for_its_writer(
+async def test_a_fifo_at_the_path_is_replaced_without_waiting_for_its_writer(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "file"
@@ -98,14 +98,14 @@ async def test_a_fifo_in_the_place_is_replaced_without_waiting_for_its_writer(
     assert path.read_bytes() == NEW
 
 
-async def test_a_folder_in_the_place_is_an_error_and_leaves_no_draft(tmp_path: Path) -> None:
+async def test_a_folder_at_the_path_is_an_error_and_leaves_no_draft(tmp_path: Path) -> None:
     (tmp_path / "file").mkdir()
     with pytest.raises(OSError, match="directory"):
         await write_atomic(tmp_path / "file", NEW, 0o644)
     assert names(tmp_path) == ["file"]
 
 
-async def test_readers_see_the_old_or_the_new_content_and_nothing_else(tmp_path: Path) -> None:
+async def test_readers_see_either_the_old_or_the_new_content(tmp_path: Path) -> None:
     path = tmp_path / "file"
     contents = [bytes([65 + n]) * 200_000 for n in range(2)]
     path.write_bytes(contents[0])
@@ -135,7 +135,7 @@ def file_size_limit(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-async def test_a_write_that_breaks_off_keeps_the_old_file_and_leaves_no_draft(
+async def test_a_write_that_fails_keeps_the_old_file_and_leaves_no_draft(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "file"
@@ -185,7 +185,7 @@ async def test_a_plain_file_is_read_up_to_a_limit(tmp_path: Path) -> None:
     assert await read_plain(path, len(OLD) - 1) is None
 
 
-async def test_what_is_no_plain_file_reads_as_nothing(tmp_path: Path) -> None:
+async def test_an_entry_that_is_not_a_plain_file_has_no_content(tmp_path: Path) -> None:
     (tmp_path / "target").write_bytes(OLD)
     (tmp_path / "link").symlink_to(tmp_path / "target")
     (tmp_path / "folder").mkdir()
@@ -193,7 +193,7 @@ async def test_what_is_no_plain_file_reads_as_nothing(tmp_path: Path) -> None:
         assert await read_plain(tmp_path / name, 100) is None
 
 
-async def test_a_file_that_cannot_be_looked_at_for_the_moment_is_not_taken_for_none(
+async def test_a_file_that_cannot_be_read_at_present_is_not_treated_as_missing(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "file").write_bytes(OLD)
@@ -215,7 +215,9 @@ def test_drafts_that_were_left_behind_are_removed_and_nothing_else(tmp_path: Pat
 
 
 @pytest.mark.parametrize("make", ["symlink", "folder", "fifo"])
-def test_what_has_a_drafts_name_and_is_no_plain_file_is_not_ours(tmp_path: Path, make: str) -> None:
+def test_an_entry_with_a_drafts_name_that_is_not_a_plain_file_is_not_removed(
+    tmp_path: Path, make: str
+) -> None:
     if make == "symlink":
         (tmp_path / OURS).symlink_to(tmp_path / "elsewhere")
     elif make == "folder":
@@ -228,13 +230,13 @@ def test_what_has_a_drafts_name_and_is_no_plain_file_is_not_ours(tmp_path: Path,
 
 @pytest.mark.root
 @needs_root
-def test_a_draft_of_another_user_is_not_ours(tmp_path: Path) -> None:
+def test_a_draft_of_another_user_is_not_removed(tmp_path: Path) -> None:
     (tmp_path / OURS).touch()
     os.chown(tmp_path / OURS, 65534, -1)
     assert remove_drafts(tmp_path) == ()
 
 
-async def test_a_draft_is_whole_before_it_takes_the_place_of_the_file(
+async def test_a_draft_is_complete_before_it_replaces_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     contents: list[bytes] = []
@@ -249,7 +251,7 @@ async def test_a_draft_is_whole_before_it_takes_the_place_of_the_file(
     assert contents == [NEW]
 
 
-async def test_a_draft_that_another_agent_is_writing_is_no_leftover(
+async def test_a_draft_that_another_agent_is_writing_is_not_a_leftover(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     removed: list[tuple[str, ...]] = []
@@ -273,7 +275,7 @@ asyncio.run(write_atomic(pathlib.Path(sys.argv[1]), b"new", 0o444))
 """
 
 
-async def test_the_draft_of_a_write_that_was_killed_before_its_rename_goes_at_the_next_start(
+async def test_the_draft_of_a_killed_write_is_removed_at_the_next_start(
     tmp_path: Path,
 ) -> None:
     roots = Roots(tmp_path)
@@ -332,7 +334,7 @@ async def test_a_folder_that_hangs_does_not_delay_the_files_of_another_folder(
         await asyncio.gather(hanging, return_exceptions=True)
 
 
-def test_a_draft_does_not_replace_or_follow_what_has_its_name(
+def test_a_draft_neither_replaces_nor_follows_an_entry_with_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "urandom", bytes)
@@ -344,7 +346,7 @@ def test_a_draft_does_not_replace_or_follow_what_has_its_name(
     assert not (tmp_path / "file").exists()
 
 
-def test_a_look_at_drafts_leaves_no_descriptor_open(tmp_path: Path) -> None:
+def test_checking_drafts_leaves_no_descriptor_open(tmp_path: Path) -> None:
     (tmp_path / OURS).touch()
     before = descriptors(os.getpid())
     assert remove_drafts(tmp_path) == (OURS,)
@@ -358,7 +360,7 @@ def test_drafts_that_cannot_be_listed_are_left_for_the_next_start(tmp_path: Path
     assert remove_drafts(tmp_path) == (OURS,)
 
 
-async def test_a_draft_is_readable_by_nobody_else_before_it_has_its_mode(
+async def test_a_draft_is_readable_only_by_its_owner_until_it_has_its_mode(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     modes: list[int] = []

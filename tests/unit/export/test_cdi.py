@@ -108,7 +108,7 @@ def test_a_spec_holds_the_nodes_of_each_device_and_the_lowest_version() -> None:
     ],
     ids=["vhost-net", "rdma", "vdpa", "sub-function", "uio with a wide domain"],
 )
-def test_specs_of_every_sort_follow_the_rules(made: Pool) -> None:
+def test_specs_of_every_kind_follow_the_rules(made: Pool) -> None:
     spec = document(made)
     assert spec is not None
     assert faults(spec) == []
@@ -151,7 +151,7 @@ def test_the_entry_of_a_held_device_that_is_not_listed_yet_is_kept() -> None:
     assert [d["name"] for d in made["devices"]] == ["0000:3b:02.0", "0000:3b:02.7"]
 
 
-def test_while_nobody_knows_who_holds_what_no_entry_is_lost() -> None:
+def test_while_holders_are_unknown_no_entry_is_removed() -> None:
     hidden = vf("0000:3b:02.1", PF0, 1, rdma_enabled=True)
     before = {
         i: entry(i, "/dev/infiniband/uverbs9")
@@ -214,7 +214,7 @@ async def test_an_entry_survives_a_restart_of_the_agent_through_the_file(tmp_pat
     ],
 )
 @pytest.mark.parametrize("known", [True, False])
-async def test_whatever_lies_in_the_place_of_a_spec_is_replaced(
+async def test_any_entry_at_the_path_of_a_spec_is_replaced(
     tmp_path: Path,
     content: bytes,
     known: bool,  # noqa: FBT001
@@ -266,7 +266,7 @@ async def test_the_spec_of_a_retired_resource_is_removed(tmp_path: Path) -> None
     assert list(written(tmp_path)) == ["sriov-dp-intel.com-net-pci-b.json"]
 
 
-async def test_a_retired_spec_keeps_the_entries_that_pods_hold_and_only_these(
+async def test_the_spec_of_a_removed_resource_keeps_only_the_entries_that_pods_hold(
     tmp_path: Path,
 ) -> None:
     node = host(PF0, vfio(0, 21), vfio(1, 22))
@@ -288,7 +288,7 @@ async def test_a_retired_spec_keeps_the_entries_that_pods_hold_and_only_these(
     )
 
 
-async def test_while_holders_are_not_known_a_retired_spec_loses_only_what_is_defined_anew(
+async def test_while_holders_are_unknown_an_old_spec_loses_only_entries_that_a_new_one_has(
     tmp_path: Path,
 ) -> None:
     await write_all(tmp_path, assigned(host(PF0, vfio(0, 21), vfio(1, 22)), pool("old")))
@@ -311,7 +311,7 @@ async def test_an_equal_name_of_another_class_is_no_conflict_and_is_kept(tmp_pat
     assert len(written(tmp_path)) == 2
 
 
-async def test_the_go_plugins_twin_of_a_spec_of_ours_is_removed_in_any_case(tmp_path: Path) -> None:
+async def test_the_go_plugins_spec_of_our_resource_is_removed_in_any_case(tmp_path: Path) -> None:
     twin = tmp_path / "sriov-dp-intel.com-net-pci-vf.yaml"
     for holders in (NONE, frozenset({"0000:3b:02.0"}), None):
         twin.write_text("devices:\n- name: 0000:3b:02.0\n")
@@ -332,9 +332,7 @@ async def test_another_spec_of_the_go_plugin_stays_while_a_pod_may_need_it(tmp_p
 
 
 @pytest.mark.parametrize("kind", ["net-pci", "net-accel"])
-async def test_a_spec_of_a_go_plugin_that_runs_stays_until_it_ends(
-    tmp_path: Path, kind: str
-) -> None:
+async def test_a_spec_of_a_running_go_plugin_stays_until_it_ends(tmp_path: Path, kind: str) -> None:
     specs, sockets = tmp_path / "cdi", tmp_path / "plugins"
     specs.mkdir()
     sockets.mkdir()
@@ -358,11 +356,11 @@ async def test_files_of_others_are_left_alone(tmp_path: Path) -> None:
     assert names(tmp_path) == sorted(others)
 
 
-async def test_a_folder_that_is_not_there_holds_nothing_stale(tmp_path: Path) -> None:
+async def test_a_missing_folder_has_no_stale_specs(tmp_path: Path) -> None:
     assert (await remove_stale_specs(tmp_path / "missing", [], NONE)).removed == ()
 
 
-async def test_what_is_no_plain_file_is_skipped_with_the_reason_and_the_rest_is_cleaned(
+async def test_entries_that_are_not_plain_files_are_skipped_with_the_reason_and_the_rest_is_cleaned(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "sriov-dp-folder.json").mkdir()

@@ -34,7 +34,7 @@ def written(folder: Path) -> dict[str, Any]:
     return {p.name: json.loads(p.read_bytes()) for p in sorted(folder.iterdir())}
 
 
-def test_a_vf_tells_its_address_and_its_pfs() -> None:
+def test_a_vf_has_its_own_address_and_its_pfs() -> None:
     assert info(pool_of(function())) == {
         "type": "pci",
         "version": "1.1.0",
@@ -42,7 +42,7 @@ def test_a_vf_tells_its_address_and_its_pfs() -> None:
     }
 
 
-def test_rdma_devices_and_the_representor_are_told_where_they_are_known() -> None:
+def test_rdma_devices_and_the_representor_are_in_the_file_if_they_are_known() -> None:
     rdma = (RdmaDevice("mlx5_2"), RdmaDevice("mlx5_3"))
     assert info(pool_of(function(rdma=rdma, representor="pf0_0")))["pci"] == {
         "pci-address": "0000:3b:02.0",
@@ -52,17 +52,17 @@ def test_rdma_devices_and_the_representor_are_told_where_they_are_known() -> Non
     }
 
 
-def test_a_pf_is_not_told_as_its_own_pf() -> None:
+def test_the_document_of_a_pf_does_not_name_it_as_its_own_pf() -> None:
     chosen = one_pool(host(pf("0000:3b:00.1", "pf1")))
     assert info(chosen)["pci"] == {"pci-address": "0000:3b:00.1"}
 
 
-def test_a_vf_whose_pf_is_elsewhere_tells_its_address_only() -> None:
+def test_a_vf_whose_pf_is_elsewhere_has_only_the_pfs_address() -> None:
     chosen = one_pool(host(vf("0000:05:00.0", None)))
     assert info(chosen)["pci"] == {"pci-address": "0000:05:00.0"}
 
 
-def test_a_vhost_vdpa_device_tells_its_path_and_no_rdma() -> None:
+def test_the_file_of_a_vhost_vdpa_device_has_its_path_and_no_rdma() -> None:
     device = function(vdpa=(VIRTIO, VHOST), rdma=(RdmaDevice("mlx5_2"),), representor="pf0_0")
     assert info(pool_of(device, vdpaType="vhost")) == {
         "type": "vdpa",
@@ -87,11 +87,11 @@ def test_a_virtio_vdpa_device_has_no_path() -> None:
     }
 
 
-def test_a_vdpa_device_in_a_pool_that_did_not_ask_for_it_is_told_as_pci() -> None:
+def test_a_vdpa_device_in_a_pool_without_vdpa_type_has_a_pci_file() -> None:
     assert info(pool_of(function(vdpa=(VHOST,))))["type"] == "pci"
 
 
-def test_a_vdpa_device_that_is_gone_by_now_is_told_as_pci() -> None:
+def test_a_vdpa_device_that_was_removed_meanwhile_has_a_pci_file() -> None:
     member = pool_of(function(vdpa=(VHOST,)), vdpaType="vhost").members[0]
     bare = attrs.evolve(member, device=function())
     assert device_info_document(bare)["type"] == "pci"
@@ -107,7 +107,7 @@ async def test_the_files_have_the_name_mode_and_text_that_cni_plugins_expect(
     assert path.stat().st_mode & 0o777 == 0o444
 
 
-async def test_a_sub_function_has_a_file_too_named_by_its_own_name(tmp_path: Path) -> None:
+async def test_a_sub_function_has_a_device_info_file_with_its_own_name(tmp_path: Path) -> None:
     uplink = pf("0000:d8:00.0", "mlx0")
     sub = sf(uplink, 1, 2, rdma=(RdmaDevice("mlx5_5"),), representor="mlx0_sf1")
     chosen = one_pool(host(uplink, sub), {"auxTypes": ["sf"]}, deviceType="auxNetDevice")

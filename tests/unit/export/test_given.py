@@ -48,7 +48,7 @@ def file_of(roots: Roots, resource: str) -> Path:
     return roots.device_info / record_name(resource)
 
 
-async def test_what_was_given_is_known_after_a_restart_without_a_pods_name(roots: Roots) -> None:
+async def test_allocations_are_known_after_a_restart_without_the_pods_names(roots: Roots) -> None:
     writer = record(roots)
     await writer.add(VF, [B, A])
     await writer.add(SF, ["mlx5_core.sf.4"])
@@ -61,13 +61,13 @@ async def test_what_was_given_is_known_after_a_restart_without_a_pods_name(roots
     assert file_of(roots, VF).stat().st_mode & 0o777 == 0o600
 
 
-async def test_what_an_earlier_run_gave_stays_beside_what_this_one_gives(roots: Roots) -> None:
+async def test_allocations_of_an_earlier_run_stay_beside_new_ones(roots: Roots) -> None:
     await record(roots).add(VF, [A])
     await record(roots).add(VF, [B])
     assert given(roots) == {VF: {A, B}}
 
 
-async def test_a_record_of_an_earlier_boot_says_nothing(roots: Roots) -> None:
+async def test_a_record_of_an_earlier_boot_is_ignored(roots: Roots) -> None:
     await record(roots).add(VF, [A])
     roots.boot_id.write_text("boot-2\n")
     assert given(roots) == {}
@@ -76,7 +76,7 @@ async def test_a_record_of_an_earlier_boot_says_nothing(roots: Roots) -> None:
 
 
 @pytest.mark.looptime
-async def test_what_nobody_holds_any_more_is_removed_but_for_a_young_answer(roots: Roots) -> None:
+async def test_devices_that_no_pod_holds_are_removed_except_new_allocations(roots: Roots) -> None:
     writer = record(roots)
     await writer.add(VF, [A, B])
     await writer.keep({})
@@ -88,7 +88,7 @@ async def test_what_nobody_holds_any_more_is_removed_but_for_a_young_answer(root
     assert list(roots.device_info.iterdir()) == []
 
 
-async def test_what_another_agent_recorded_is_read_and_never_written(roots: Roots) -> None:
+async def test_records_of_another_agent_are_read_and_never_written(roots: Roots) -> None:
     """It may give devices of its resource at any moment."""
     other, mine = record(roots), GivenRecord(roots)
     await other.add(SF, ["mlx5_core.sf.4", "mlx5_core.sf.5"])
@@ -99,7 +99,7 @@ async def test_what_another_agent_recorded_is_read_and_never_written(roots: Root
     assert given(roots) == {SF: {"mlx5_core.sf.4", "mlx5_core.sf.5", "mlx5_core.sf.6"}}
 
 
-async def test_a_device_that_another_agent_has_just_given_is_seen(roots: Roots) -> None:
+async def test_a_device_that_another_agent_has_just_allocated_is_recognised(roots: Roots) -> None:
     other, mine = record(roots), GivenRecord(roots, lambda: frozenset({SF}))
     mine.begin(read_records(roots))
     await mine.add(VF, [A])
@@ -109,7 +109,7 @@ async def test_a_device_that_another_agent_has_just_given_is_seen(roots: Roots) 
     assert await mine.given_by_others(VF, [A, B]) == (B, SF)
 
 
-async def test_what_an_agent_gave_that_is_gone_or_gave_long_ago_is_for_kubelet_to_say(
+async def test_records_of_an_agent_that_ended_or_allocated_long_ago_are_ignored(
     roots: Roots,
 ) -> None:
     live: set[str] = set()
@@ -125,7 +125,7 @@ async def test_what_an_agent_gave_that_is_gone_or_gave_long_ago_is_for_kubelet_t
     assert await mine.given_by_others(VF, [A]) is None
 
 
-async def test_an_agent_that_takes_a_resource_over_goes_on_from_the_others_record(
+async def test_an_agent_that_takes_a_resource_over_continues_with_the_others_record(
     roots: Roots,
 ) -> None:
     other, mine = record(roots), record(roots)
@@ -134,7 +134,7 @@ async def test_an_agent_that_takes_a_resource_over_goes_on_from_the_others_recor
     assert given(roots) == {VF: {A, B}}
 
 
-async def test_the_record_of_a_resource_that_is_no_more_goes_with_its_last_device(
+async def test_the_record_of_a_removed_resource_is_removed_with_its_last_device(
     roots: Roots,
 ) -> None:
     await record(roots).add(SF, ["mlx5_core.sf.4"])
@@ -178,7 +178,7 @@ async def test_a_record_of_an_earlier_boot_is_not_damaged(
     assert log_lines.fields("allocation.record_ignored") == []
 
 
-async def test_a_link_or_a_fifo_in_its_place_is_not_followed(roots: Roots, tmp_path: Path) -> None:
+async def test_a_link_or_a_fifo_at_its_path_is_not_followed(roots: Roots, tmp_path: Path) -> None:
     await record(roots).add(VF, [A])
     path, elsewhere = file_of(roots, VF), tmp_path / "elsewhere"
     path.rename(elsewhere)
@@ -187,7 +187,7 @@ async def test_a_link_or_a_fifo_in_its_place_is_not_followed(roots: Roots, tmp_p
     assert given(roots) == {}
 
 
-async def test_a_record_that_cannot_be_written_is_said_once_and_refuses_nothing(
+async def test_a_record_that_cannot_be_written_is_logged_once_and_refuses_nothing(
     roots: Roots, log_lines: LogLines
 ) -> None:
     roots.device_info.parent.mkdir(parents=True)

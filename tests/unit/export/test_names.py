@@ -12,7 +12,7 @@ from agent.export.names import safe_file_name, shortened
 from tests.support.pools import pool_config
 
 
-def test_the_names_are_those_that_other_programs_look_up() -> None:
+def test_the_names_are_those_that_other_programs_use() -> None:
     config = pool_config("cx6_dx-1", resourcePrefix="nvidia.com")
     assert device_info_name(config, "0000:3b:02.0") == (
         "nvidia.com-cx6_dx-1-0000:3b:02.0-device.json"
@@ -49,14 +49,14 @@ def test_characters_that_could_lead_elsewhere_become_hyphens(stem: str, name: st
 
 
 @given(st.text(min_size=1, max_size=400))
-def test_no_stem_leaves_the_folder_or_is_too_long(stem: str) -> None:
+def test_no_name_leaves_its_folder_or_is_too_long(stem: str) -> None:
     name = safe_file_name(stem, "-device.json")
     assert Path("/folder", name).resolve().parent == Path("/folder")
     assert not name.startswith(".")
     assert len(name.encode()) <= 255
 
 
-def test_long_texts_are_cut_and_stay_apart() -> None:
+def test_long_texts_are_cut_and_stay_different() -> None:
     first, second = ("x" * 300 + end for end in "ab")
     assert len(shortened(first, 255)) == 255
     assert shortened(first, 255) != shortened(second, 255)

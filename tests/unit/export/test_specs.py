@@ -83,7 +83,9 @@ async def test_each_pool_has_its_spec_in_the_folder_that_runtimes_read(roots: Ro
     ]
 
 
-async def test_what_did_not_change_is_not_even_looked_at(roots: Roots, log_lines: LogLines) -> None:
+async def test_unchanged_records_are_not_compared_in_depth(
+    roots: Roots, log_lines: LogLines
+) -> None:
     specs = CdiSpecs(roots, on=True)
     await specs.write(node(vfio(0, 21)))
     in_the_way(roots)
@@ -108,7 +110,7 @@ async def test_a_spec_that_cannot_be_written_makes_its_devices_unhealthy_until_i
     assert log_lines.events() == ["cdi.failed", "cdi.written"]
 
 
-async def test_facts_that_return_to_what_was_written_once_are_written_again_after_a_failure(
+async def test_after_a_failure_facts_that_return_to_an_earlier_state_are_written_again(
     roots: Roots,
 ) -> None:
     specs = CdiSpecs(roots, on=True)
@@ -121,7 +123,7 @@ async def test_facts_that_return_to_what_was_written_once_are_written_again_afte
 
 
 @needs_root
-def test_entries_that_stand_as_they_should_be_are_good_though_nothing_can_be_written(
+def test_entries_that_are_up_to_date_are_valid_even_if_nothing_can_be_written(
     roots: Roots, log_lines: LogLines
 ) -> None:
     async def work() -> tuple[dict[str, Health], object]:
@@ -141,7 +143,7 @@ def test_entries_that_stand_as_they_should_be_are_good_though_nothing_can_be_wri
 
 
 @needs_root
-def test_a_device_that_two_specs_name_is_not_offered_until_the_first_can_be_written(
+def test_a_device_that_two_specs_name_is_not_listed_until_the_first_spec_can_be_written(
     roots: Roots,
 ) -> None:
     device = vfio(0, 21)
@@ -163,7 +165,7 @@ def test_a_device_that_two_specs_name_is_not_offered_until_the_first_can_be_writ
     assert list(contents(roots)) == ["sriov-dp-intel.com-net-pci-b.json"]
 
 
-async def test_a_pool_that_is_taken_out_while_its_spec_fails_is_no_fault_any_more(
+async def test_a_pool_that_is_removed_while_its_spec_fails_is_no_longer_a_fault(
     roots: Roots,
 ) -> None:
     specs = CdiSpecs(roots, on=True)
@@ -172,7 +174,7 @@ async def test_a_pool_that_is_taken_out_while_its_spec_fails_is_no_fault_any_mor
     assert await specs.write(node(vfio(0, 21), pools=())) == {}
 
 
-async def test_one_pool_that_fails_does_not_keep_the_others_from_being_written(
+async def test_one_pool_that_fails_does_not_prevent_writing_the_others(
     roots: Roots,
 ) -> None:
     in_the_way(roots, "sriov-dp-intel.com-net-pci-a.json")
@@ -182,7 +184,7 @@ async def test_one_pool_that_fails_does_not_keep_the_others_from_being_written(
     assert "sriov-dp-intel.com-net-pci-b.json" in [p.name for p in roots.cdi.glob("*b.json")]
 
 
-async def test_a_pool_that_is_taken_out_loses_its_spec_and_gets_it_again(
+async def test_a_pool_that_is_removed_loses_its_spec_and_gets_it_again(
     roots: Roots, log_lines: LogLines
 ) -> None:
     specs = CdiSpecs(roots, on=True)
@@ -195,7 +197,9 @@ async def test_a_pool_that_is_taken_out_loses_its_spec_and_gets_it_again(
     assert log_lines.events() == ["cdi.written", "cdi.removed", "cdi.written"]
 
 
-async def test_nothing_that_a_pod_may_hold_is_removed_before_kubelet_has_told(roots: Roots) -> None:
+async def test_nothing_that_a_pod_may_hold_is_removed_before_kubelet_has_reported(
+    roots: Roots,
+) -> None:
     await CdiSpecs(roots, on=True).write(node(vfio(0, 21), pools=(pool("old"),)))
     specs = CdiSpecs(roots, on=True)
     unknown = assigned(host(PF0), pool("new"))
@@ -205,7 +209,7 @@ async def test_nothing_that_a_pod_may_hold_is_removed_before_kubelet_has_told(ro
     assert contents(roots) == {}
 
 
-async def test_a_device_that_comes_to_another_pool_leaves_the_retired_spec_at_once(
+async def test_a_device_that_moves_to_another_pool_is_removed_from_the_old_spec_at_once(
     roots: Roots,
 ) -> None:
     await CdiSpecs(roots, on=True).write(node(vfio(0, 21), pools=(pool("old"),)))
@@ -215,7 +219,7 @@ async def test_a_device_that_comes_to_another_pool_leaves_the_retired_spec_at_on
     assert list(contents(roots)) == ["sriov-dp-intel.com-net-pci-new.json"]
 
 
-async def test_the_entry_of_a_held_device_outlives_a_moment_without_descriptors(
+async def test_the_entry_of_a_held_device_is_kept_while_descriptors_are_exhausted(
     roots: Roots,
 ) -> None:
     specs = CdiSpecs(roots, on=True)
@@ -231,7 +235,7 @@ async def test_the_entry_of_a_held_device_outlives_a_moment_without_descriptors(
     assert contents(roots) == before
 
 
-async def test_leftovers_that_cannot_be_removed_are_told_once_and_tried_again(
+async def test_leftovers_that_cannot_be_removed_are_logged_once_and_tried_again(
     roots: Roots, log_lines: LogLines
 ) -> None:
     specs = CdiSpecs(roots, on=True)
@@ -245,7 +249,7 @@ async def test_leftovers_that_cannot_be_removed_are_told_once_and_tried_again(
 
 
 @pytest.mark.parametrize("prefix", ["3com.io", "0.example.com"])
-async def test_a_prefix_that_no_runtime_takes_as_a_vendor_is_told_with_the_fix(
+async def test_a_prefix_that_runtimes_reject_as_a_vendor_is_reported_with_the_fix(
     roots: Roots, log_lines: LogLines, prefix: str
 ) -> None:
     pools = (pool("vf", {"pfNames": ["pf0#0"]}, resourcePrefix=prefix), pool("other"))
@@ -257,7 +261,7 @@ async def test_a_prefix_that_no_runtime_takes_as_a_vendor_is_told_with_the_fix(
     assert list(contents(roots)) == ["sriov-dp-intel.com-net-pci-other.json"]
 
 
-async def test_a_prefix_that_is_no_vendor_does_not_matter_to_devices_without_nodes(
+async def test_a_prefix_that_is_not_a_cdi_vendor_does_not_matter_to_devices_without_nodes(
     roots: Roots,
 ) -> None:
     plain = vf("0000:3b:02.0", PF0, 0)
@@ -266,7 +270,7 @@ async def test_a_prefix_that_is_no_vendor_does_not_matter_to_devices_without_nod
     assert failed == {"3com.io/vf": {}}
 
 
-async def test_the_spec_of_a_resource_that_another_agent_serves_is_left_as_it_is(
+async def test_the_spec_of_a_resource_that_another_agent_serves_is_not_changed(
     roots: Roots,
 ) -> None:
     other = pool("vf", deviceType="netDevice")
@@ -285,7 +289,7 @@ async def test_the_spec_of_a_resource_that_another_agent_serves_is_left_as_it_is
     assert contents(roots) == {}
 
 
-async def test_what_another_agent_left_is_removed_once_that_agent_serves_it_no_more(
+async def test_specs_of_another_agent_are_removed_once_it_no_longer_serves_the_resource(
     roots: Roots,
 ) -> None:
     await CdiSpecs(roots, on=True).write(node(vfio(0, 21), pools=(pool("other"),)))

@@ -44,7 +44,7 @@ def test_only_the_declared_modules_start_programs() -> None:
     assert {name for name, tree in sources().items() if starts_programs(tree)} == DECLARED
 
 
-def test_what_starts_a_program_is_given_a_list_and_no_shell() -> None:
+def test_programs_are_started_with_a_list_of_arguments_and_no_shell() -> None:
     for name in DECLARED:
         calls = [
             node

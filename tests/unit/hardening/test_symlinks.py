@@ -40,9 +40,7 @@ def is_untouched(victim: Path) -> bool:
     return victim.read_text() == "precious" and victim.stat().st_mode & 0o777 == 0o640
 
 
-async def test_device_info_and_cdi_files_take_the_place_of_links(
-    roots: Roots, victim: Path
-) -> None:
+async def test_device_info_and_cdi_files_replace_links(roots: Roots, victim: Path) -> None:
     only = assigned(host(PF, VF), pool("vf")).pools[0]
     info = roots.device_info / device_info_name(only.config, VF.id)
     spec = roots.cdi / cdi_file_name(only.config)
@@ -73,7 +71,7 @@ def test_a_socket_is_not_bound_through_a_link(roots: Roots, victim: Path, *, hid
     assert is_untouched(victim)
 
 
-async def test_the_agents_own_socket_takes_the_place_of_a_link(roots: Roots, victim: Path) -> None:
+async def test_the_agents_own_socket_replaces_a_link(roots: Roots, victim: Path) -> None:
     from agent.admin.service import AdminService  # noqa: PLC0415 - grpclib, for this test only
 
     roots.run.mkdir(parents=True)

@@ -41,7 +41,7 @@ def judged(
     return verdicts(pools)
 
 
-def test_a_free_device_on_a_live_pf_is_healthy() -> None:
+def test_a_free_device_on_a_pf_with_a_link_is_healthy() -> None:
     assert judged(function()) == [HEALTHY]
 
 
@@ -51,11 +51,11 @@ def test_every_member_is_judged_in_the_order_of_the_pool() -> None:
     assert list(assess(pools.pools[0], pools, Links(), {})) == ["0000:3b:02.0", "0000:3b:02.1"]
 
 
-def test_a_held_device_that_vanished_is_unhealthy() -> None:
+def test_a_held_device_that_disappeared_is_unhealthy() -> None:
     assert judged(held=held("vf", function())) == [GONE]
 
 
-def test_a_vanished_device_is_told_as_gone_whatever_else_is_wrong() -> None:
+def test_a_device_that_disappeared_is_reported_as_gone_before_other_faults() -> None:
     lost = function(driver="vfio-pci", iommu_group=None)
     assert judged(uplink=DEAD, held=held("vf", lost)) == [GONE]
 
@@ -68,7 +68,7 @@ def test_a_held_device_whose_driver_left_the_pools_selectors_is_unhealthy() -> N
     ]
 
 
-def test_a_held_device_that_lost_its_driver_is_told_as_bound_to_none() -> None:
+def test_a_held_device_that_lost_its_driver_is_reported_as_bound_to_none() -> None:
     now = function(driver=None)
     (verdict,) = judged(now, held=held("vf", now), selectors={"drivers": ["iavf"]})
     assert verdict == Health(Cause.DRIVER, "no driver bound, but the pool selects drivers iavf")
@@ -105,17 +105,17 @@ def test_a_uio_device_without_its_node_is_unhealthy() -> None:
     assert judged(function(driver="igb_uio", uio=("uio0",))) == [HEALTHY]
 
 
-def test_an_rdma_device_that_a_pods_namespace_hides_is_no_fault() -> None:
+def test_an_rdma_device_that_is_hidden_in_a_pods_namespace_is_not_a_fault() -> None:
     free = function(rdma_enabled=True)
     assert judged(free, selectors={"isRdma": True}) == [HEALTHY]
 
 
-def test_a_dead_link_counts_after_driver_and_node() -> None:
+def test_a_link_failure_ranks_behind_failures_of_driver_and_node() -> None:
     assert [v.cause for v in judged(function(), uplink=DEAD)] == [Cause.NO_CARRIER]
     assert judged(function(driver="vfio-pci"), uplink=DEAD) == [NO_GROUP]
 
 
-def test_a_held_device_with_a_dead_link_is_unhealthy_like_any_other() -> None:
+def test_a_held_device_without_a_link_is_unhealthy_like_any_other() -> None:
     now = function()
     assert [v.cause for v in judged(now, uplink=DEAD, held=held("vf", now))] == [Cause.NO_CARRIER]
 

@@ -84,7 +84,7 @@ def told(
         (None, HEALTHY),
     ],
 )
-def test_the_pfs_link_as_scanned_decides_for_vfs_and_sfs_alike(
+def test_the_scanned_link_of_the_pf_decides_for_vfs_and_sfs(
     uplink: Netdev | None, verdict: Health
 ) -> None:
     snapshot, function, sub = node(uplink)
@@ -123,21 +123,21 @@ def test_the_policy_of_another_vf_does_not_matter() -> None:
     assert check_link(function, snapshot, links) == HEALTHY
 
 
-def test_a_sub_function_has_no_link_policy_whatever_its_number() -> None:
+def test_a_sub_function_with_any_number_has_no_link_policy() -> None:
     parent = pf("0000:3b:00.0", "pf0", netdevs=(UPLINK,))
     sub = sf(parent, 2)
     links = told(NO_CARRIER, policies={2: ENABLE})
     assert check_link(sub, host(parent, sub), links) == DEAD
 
 
-def test_the_policy_holds_on_when_the_uplinks_netdev_left_this_namespace() -> None:
+def test_the_link_policy_counts_after_the_uplinks_netdev_left_this_namespace() -> None:
     snapshot, function, _ = node(UPLINK)
     links = told(UP, policies={2: DISABLE}, gone=True)
     assert check_link(function, snapshot, links) == DISABLED
 
 
 @pytest.mark.parametrize("scanned", [True, False])
-def test_netlinks_newest_word_beats_the_scan(scanned: bool) -> None:  # noqa: FBT001
+def test_the_latest_netlink_message_overrides_the_scan(scanned: bool) -> None:  # noqa: FBT001
     snapshot, function, sub = node(netdev(carrier=scanned, operstate="up" if scanned else "down"))
     links = told(NO_CARRIER if scanned else UP)
     verdict = DEAD if scanned else HEALTHY
@@ -145,20 +145,20 @@ def test_netlinks_newest_word_beats_the_scan(scanned: bool) -> None:  # noqa: FB
     assert check_link(sub, snapshot, links) == verdict
 
 
-def test_a_pf_whose_netdev_went_to_another_namespace_says_nothing_about_faults() -> None:
+def test_a_pf_whose_netdev_moved_to_another_namespace_causes_no_fault() -> None:
     snapshot, function, sub = node(netdev(carrier=False))
     links = told(NO_CARRIER, gone=True)
     assert check_link(function, snapshot, links) == HEALTHY
     assert check_link(sub, snapshot, links) == HEALTHY
 
 
-def test_a_renamed_uplink_is_known_by_its_index_and_told_by_its_new_name() -> None:
+def test_a_renamed_uplink_is_recognised_by_its_index_and_reported_by_its_new_name() -> None:
     snapshot, function, _ = node(UPLINK)
     verdict = check_link(function, snapshot, told(NO_CARRIER, "eno9"))
     assert verdict == Health(Cause.NO_CARRIER, "PF eno9 has no carrier")
 
 
-def test_an_uplink_whose_index_the_scan_did_not_tell_is_known_by_name() -> None:
+def test_an_uplink_without_a_scanned_index_is_identified_by_name() -> None:
     snapshot, function, _ = node(Netdev("pf0", admin_up=True, carrier=True))
     assert check_link(function, snapshot, told(NO_CARRIER)) == DEAD
     assert check_link(function, snapshot, told(NO_CARRIER, "pf1")) == HEALTHY
@@ -186,7 +186,7 @@ OWN_DEAD = Health(Cause.NO_CARRIER, "ens5 has no carrier")
         (None, HEALTHY),
     ],
 )
-def test_a_pf_or_a_vf_without_its_pf_stands_for_itself_while_it_is_set_up(
+def test_a_pf_or_a_vf_without_its_pf_follows_its_own_link_while_it_is_up(
     own: Netdev | None, verdict: Health
 ) -> None:
     netdevs = (own,) if own else ()
@@ -197,7 +197,7 @@ def test_a_pf_or_a_vf_without_its_pf_stands_for_itself_while_it_is_set_up(
         assert check_link(device, host(device), Links()) == verdict
 
 
-def test_a_function_that_stands_for_itself_follows_netlink_too() -> None:
+def test_a_function_without_a_pf_here_follows_netlink_too() -> None:
     guest = vf("0000:05:00.0", None, netdevs=(netdev(name="ens5", carrier=True),))
     assert check_link(guest, host(guest), told(NO_CARRIER, "ens5")) == OWN_DEAD
     assert check_link(guest, host(guest), told(ADMIN_DOWN, "ens5")) == HEALTHY

@@ -27,7 +27,7 @@ def down_pf(driver: str, *own: Netdev) -> tuple[Snapshot, Device]:
 
 
 @pytest.mark.parametrize("driver", ["i40e", "ice", "mlx5_core", "bnxt_en", None])
-def test_a_pf_that_is_only_administratively_down_says_nothing_about_its_vfs(driver: str) -> None:
+def test_a_pf_that_is_only_administratively_down_does_not_affect_its_vfs(driver: str) -> None:
     snapshot, function = down_pf(driver)
     assert check_link(function, snapshot, Links()) == HEALTHY
     assert [p.id for p in unproven_pfs((DOWN,), snapshot, Links())] == ["0000:3b:00.0"]
@@ -50,14 +50,14 @@ def test_a_driver_that_is_known_to_stop_its_vfs_makes_them_unhealthy(driver: str
         (Netdev("v0", ifindex=9, admin_up=True), STOPPED),
     ],
 )
-def test_a_vfs_own_carrier_proves_its_link_while_the_pf_is_down(
+def test_the_carrier_of_a_vf_proves_its_link_while_the_pf_is_down(
     own: Netdev, verdict: Health
 ) -> None:
     snapshot, function = down_pf("igb", own)
     assert check_link(function, snapshot, Links()) == verdict
 
 
-def test_the_own_carrier_that_proves_a_link_is_the_newest_and_is_followed() -> None:
+def test_the_own_carrier_that_proves_a_link_is_the_latest_and_is_watched() -> None:
     own = Netdev("v0", ifindex=9, admin_up=True, carrier=True)
     snapshot, function = down_pf("igb", own)
     assert carriers([function], snapshot) == (own, DOWN)
@@ -65,7 +65,7 @@ def test_the_own_carrier_that_proves_a_link_is_the_newest_and_is_followed() -> N
     assert check_link(function, snapshot, lost) == STOPPED
 
 
-def test_the_own_carrier_does_not_hide_that_the_pf_has_none() -> None:
+def test_the_own_carrier_does_not_hide_that_the_pf_has_no_carrier() -> None:
     dead = Netdev("pf0", ifindex=5, admin_up=True, carrier=False)
     parent = pf("0000:3b:00.0", "pf0", num_vfs=1, netdevs=(dead,), driver="igb")
     own = Netdev("v0", ifindex=9, admin_up=True, carrier=True)
@@ -73,7 +73,7 @@ def test_the_own_carrier_does_not_hide_that_the_pf_has_none() -> None:
     assert check_link(function, host(parent, function), Links()).cause is Cause.NO_CARRIER
 
 
-def test_a_pf_that_is_a_device_itself_is_nothing_to_warn_of_while_it_is_down() -> None:
+def test_a_pf_that_is_a_device_itself_causes_no_warning_while_it_is_down() -> None:
     spare = pf("0000:3b:00.0", "pf0", netdevs=(DOWN,))
     assert not list(unproven_pfs((DOWN,), host(spare), Links()))
 
@@ -104,7 +104,7 @@ def infiniband(
         ("ARMED", None, "is ARMED: no subnet manager has set it up"),
     ],
 )
-def test_the_rdma_ports_state_is_the_link_of_infiniband_whatever_ipoib_says(
+def test_the_rdma_ports_state_is_the_link_of_infiniband_regardless_of_ipoib(
     state: str, phys_state: str | None, fault: str | None
 ) -> None:
     verdict = Health(Cause.NO_CARRIER, f"RDMA port mlx5_0/1 {fault}") if fault else HEALTHY
@@ -124,7 +124,7 @@ def test_ipoib_is_asked_where_the_ports_state_cannot_be_read() -> None:
     assert check_link(function, snapshot, Links()).cause is Cause.NO_CARRIER
 
 
-def test_an_infiniband_pf_whose_ipoib_is_down_is_nothing_to_warn_of() -> None:
+def test_an_infiniband_pf_whose_ipoib_is_down_causes_no_warning() -> None:
     snapshot, *_ = infiniband(InfinibandPort("mlx5_0", 1, "ACTIVE"))
     netdevs = carriers(snapshot.devices, snapshot)
     assert not list(unproven_pfs(netdevs, snapshot, Links()))
@@ -136,7 +136,7 @@ def test_an_infiniband_vf_that_no_cni_plugin_has_enabled_yet_is_healthy() -> Non
     assert check_link(function, snapshot, Links({5: fact})) == HEALTHY
 
 
-def test_an_infiniband_function_that_stands_for_itself_is_judged_by_its_own_port() -> None:
+def test_an_infiniband_function_without_a_pf_here_is_judged_by_its_own_port() -> None:
     for state, cause in (("ACTIVE", Cause.NONE), ("DOWN", Cause.NO_CARRIER)):
         ports = (InfinibandPort("mlx5_3", 1, state),)
         guest = vf("0000:05:00.0", None, infiniband_ports=ports)
@@ -145,7 +145,7 @@ def test_an_infiniband_function_that_stands_for_itself_is_judged_by_its_own_port
             assert check_link(device, host(device), Links()).cause is cause
 
 
-def test_of_two_infiniband_ports_one_that_is_active_is_enough_unless_pf_names_names_one() -> None:
+def test_one_active_infiniband_port_of_two_is_enough_unless_pf_names_selects_one() -> None:
     ports = (InfinibandPort("mlx4_0", 1, "DOWN"), InfinibandPort("mlx4_0", 2, "ACTIVE"))
     netdevs = tuple(
         Netdev(f"ib{n}", 5 + n, "infiniband", admin_up=False, dev_port=n) for n in range(2)
@@ -158,7 +158,7 @@ def test_of_two_infiniband_ports_one_that_is_active_is_enough_unless_pf_names_na
 
 
 @pytest.mark.parametrize(("carrier", "cause"), [(True, Cause.NONE), (False, Cause.NO_CARRIER)])
-def test_of_a_pf_with_an_infiniband_and_an_ethernet_port_the_ethernet_port_counts_too(
+def test_for_a_pf_with_an_infiniband_and_an_ethernet_port_the_ethernet_port_counts_too(
     carrier: bool,  # noqa: FBT001 - a parameter
     cause: Cause,
 ) -> None:
@@ -223,12 +223,12 @@ def test_without_one_eswitch_and_one_bond_each_pf_decides_for_its_own_vfs(
     assert verdicts(snapshot, vfs) == [True, False]
 
 
-def test_a_bond_of_a_single_pf_is_no_vf_lag() -> None:
+def test_a_bond_of_a_single_pf_is_not_a_vf_lag() -> None:
     snapshot, vfs = lag("aa")
     assert verdicts(snapshot, vfs) == [False]
 
 
-def test_a_pf_that_left_its_bond_or_a_bond_that_is_set_down_decides_no_more() -> None:
+def test_a_pf_that_left_its_bond_or_a_bond_that_is_set_down_no_longer_decides() -> None:
     snapshot, vfs = lag("aa", "aa")
     left = Links({11: LinkFact(11, "p1", admin_up=True, carrier=False)})
     assert verdicts(snapshot, vfs, left) == [True, False]
@@ -283,7 +283,7 @@ def test_a_second_port_that_is_not_used_hides_no_pulled_cable() -> None:
     assert ports(None, None) == HEALTHY
 
 
-def test_a_netdev_without_a_ports_name_is_no_port_beside_those_that_have_one() -> None:
+def test_a_netdev_without_a_port_name_does_not_count_as_a_port_beside_those_with_one() -> None:
     uplink = Netdev("p0", admin_up=True, carrier=False, phys_port_name="p0")
     other = Netdev("aaa", admin_up=True, carrier=True)
     parent = pf("0000:05:00.0", "p0", num_vfs=1, netdevs=(other, uplink))
@@ -294,7 +294,7 @@ def test_a_netdev_without_a_ports_name_is_no_port_beside_those_that_have_one() -
 # Which interface a word of netlink is about
 
 
-def test_two_pfs_that_swap_names_keep_their_own_links_where_numbers_are_the_kernels() -> None:
+def test_two_pfs_that_swap_names_keep_their_own_links_if_numbers_are_the_kernels() -> None:
     pfs = [
         pf(
             f"0000:3b:00.{n}",
@@ -311,7 +311,7 @@ def test_two_pfs_that_swap_names_keep_their_own_links_where_numbers_are_the_kern
     assert verdicts(snapshot, vfs, Links(facts)) == [False, True], "a laid-out tree goes by names"
 
 
-def test_a_number_that_netlink_has_not_named_is_not_replaced_by_a_name() -> None:
+def test_a_number_that_netlink_has_not_reported_is_not_replaced_by_a_name() -> None:
     parent = pf("0000:3b:00.0", "ens1", netdevs=(Netdev("ens1", 5, admin_up=True, carrier=True),))
     facts = {6: LinkFact(6, "ens1", admin_up=True, carrier=False)}
     assert check_link(parent, host(parent), Links(facts, by_number=True)) == HEALTHY

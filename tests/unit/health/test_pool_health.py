@@ -38,7 +38,7 @@ def seen(
     return assess_pool(before, pools.pools[0], pools, links, now, unwritten or {})
 
 
-def test_an_offer_is_the_full_list_in_the_pools_order_with_known_numa_nodes() -> None:
+def test_a_listing_is_the_full_list_in_the_pools_order_with_known_numa_nodes() -> None:
     assert seen().offer() == DeviceListing(
         "intel.com/vf", (ListedDevice(A, healthy=True, numa_node=0), ListedDevice(B, healthy=True))
     )
@@ -49,12 +49,12 @@ def test_no_topology_is_offered_where_the_pool_excludes_it() -> None:
     assert [d.numa_node for d in offer.devices] == [None, None]
 
 
-def test_a_dead_pf_makes_all_of_its_functions_unhealthy_in_one_offer() -> None:
+def test_a_pf_without_link_makes_all_of_its_functions_unhealthy_in_one_listing() -> None:
     pool_health = seen(seen(), links=CABLE_OUT)
     assert [d.healthy for d in pool_health.offer().devices] == [False, False]
 
 
-def test_recovery_waits_for_the_hold_of_the_pool() -> None:
+def test_a_recovery_waits_for_the_hold_time_of_the_pool() -> None:
     pools = pools_of(health={"recoveryHoldSeconds": 5})
     down = seen(seen(pools=pools), pools=pools, links=CABLE_OUT, now=1.0)
     healing = seen(down, pools=pools, links=CABLE_IN, now=2.0)
@@ -69,13 +69,13 @@ def test_a_device_whose_file_could_not_be_written_is_unhealthy() -> None:
     assert pool_health.state.reported[B] == UNWRITTEN
 
 
-def test_a_vanished_device_that_a_pod_holds_stays_in_the_offer_as_unhealthy() -> None:
+def test_a_device_that_disappeared_while_a_pod_holds_it_stays_listed_as_unhealthy() -> None:
     pools = assigned(host(PF0, VFS[0]), pool("vf"), held=held("vf", VFS[1]))
     offer = seen(seen(), pools=pools).offer()
     assert [(d.id, d.healthy) for d in offer.devices] == [(A, True), (B, False)]
 
 
-def test_what_changed_is_told_device_by_device() -> None:
+def test_changes_are_reported_device_by_device() -> None:
     before = seen(pools=pools_of(host(PF0, VFS[0])))
     after = seen(before, links=CABLE_OUT)
     assert changes(before, after) == (Change(A, HEALTHY, DEAD), Change(B, None, DEAD))
@@ -108,7 +108,7 @@ def test_changes_of_the_same_kind_and_cause_are_grouped_in_order() -> None:
     ]
 
 
-def test_word_of_another_pools_cable_leaves_the_outlook_as_it_is() -> None:
+def test_a_link_event_of_another_pool_does_not_change_the_health_of_this_pool() -> None:
     pools = pools_of()
     before = seen(pools=pools)
     other = LinkFact(7, "pf7", admin_up=True, carrier=False)
@@ -117,7 +117,7 @@ def test_word_of_another_pools_cable_leaves_the_outlook_as_it_is() -> None:
     assert changes(before, after) == ()
 
 
-def test_an_outlook_is_made_anew_when_anything_that_it_hangs_on_changes() -> None:
+def test_the_health_of_a_pool_is_assessed_again_when_any_of_its_inputs_changes() -> None:
     pools = pools_of(health={"recoveryHoldSeconds": 5})
     held_now = assigned(NODE, pool("vf"), held=held("vf", A))
     before = seen(pools=pools)
@@ -127,7 +127,7 @@ def test_an_outlook_is_made_anew_when_anything_that_it_hangs_on_changes() -> Non
     assert seen(before, pools=held_now) is not before
 
 
-def test_an_outlook_with_good_news_to_come_is_looked_at_again() -> None:
+def test_the_health_of_a_pool_with_a_pending_recovery_is_assessed_again() -> None:
     pools = pools_of(health={"recoveryHoldSeconds": 5})
     down = seen(seen(pools=pools), pools=pools, links=CABLE_OUT)
     healing = seen(down, pools=pools, now=1.0)

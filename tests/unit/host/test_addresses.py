@@ -105,7 +105,7 @@ def test_an_address_and_a_route_together_are_found(
 
 
 @needs_root
-def test_of_very_many_interfaces_all_routes_are_asked_for_at_once(namespace: NetNamespace) -> None:
+def test_for_very_many_interfaces_all_routes_are_dumped_at_once(namespace: NetNamespace) -> None:
     many = [f"m{n}" for n in range(20)]
     namespace.ip(
         *(f"link add {m} type veth peer name {m}p" for m in many),
@@ -148,7 +148,7 @@ def test_a_default_route_counts_in_each_table_that_a_rule_uses(
     assert asked(namespace)[3] == default
 
 
-def test_messages_that_are_cut_short_say_nothing() -> None:
+def test_truncated_messages_are_ignored() -> None:
     assert owner_of_address(b"\x02\x18") is None
     assert list(legs(b"\x02", (254,))) == []
     assert table_of(b"\x02") == 0
@@ -167,7 +167,10 @@ def test_messages_that_are_cut_short_say_nothing() -> None:
         (b"\xfd\x00" + bytes(14), False),
     ],
 )
-def test_link_local_and_multicast_addresses_are_told_apart(address: bytes, is_local: bool) -> None:  # noqa: FBT001
+def test_link_local_and_multicast_addresses_are_distinguished(
+    address: bytes,
+    is_local: bool,  # noqa: FBT001
+) -> None:
     assert is_link_local(address) is is_local
 
 

@@ -22,7 +22,7 @@ PF = "0000:3b:00.0"
 
 @pytest.mark.root
 @needs_root
-def test_the_kernel_is_asked_for_the_alternative_names_of_one_interface() -> None:
+def test_the_kernel_returns_the_alternative_names_of_one_interface() -> None:
     def work() -> list[tuple[str, ...]]:
         ip("link add pf0 type veth peer name peer0")
         before = altnames_of("pf0")
@@ -35,13 +35,15 @@ def test_the_kernel_is_asked_for_the_alternative_names_of_one_interface() -> Non
 
 @pytest.mark.root
 @needs_root
-def test_an_interface_that_is_not_here_has_none() -> None:
+def test_an_interface_that_does_not_exist_has_no_alternative_names() -> None:
     assert in_own_network(lambda: altnames_of("nowhere")) == ()
 
 
 @pytest.mark.root
 @needs_root
-def test_a_scan_asks_for_those_of_pfs_if_it_may_and_somebody_wants_them(tmp_path: Path) -> None:
+def test_a_scan_reads_the_alternative_names_of_pfs_if_netlink_is_on_and_they_are_needed(
+    tmp_path: Path,
+) -> None:
     host = HostBuilder(tmp_path)
     host.pf(PF, "pf0", vfs=1)
 
@@ -94,7 +96,7 @@ def test_a_damaged_file_of_names_is_ignored_with_its_fault(
     assert scan(host.roots, needs=frozenset({ALTNAMES})).by_id[PF].altnames == ()
 
 
-def test_only_a_configuration_that_names_pfs_asks_for_alternative_names() -> None:
+def test_only_a_configuration_with_pf_names_needs_alternative_names() -> None:
     for selectors, wanted in (('{"pfNames": ["a"]}', True), ('{"vendors": ["8086"]}', False)):
         text = f'{{"resourceList": [{{"resourceName": "n", "selectors": {selectors}}}]}}'
         config = load_config(text.encode(), source="c", default_prefix="x.io").config

@@ -25,12 +25,12 @@ def play(tool: Path, script: str) -> None:
     tool.chmod(0o755)
 
 
-def test_without_the_program_nobody_is_asked(tool: Path) -> None:
+def test_without_the_program_nothing_is_called(tool: Path) -> None:
     assert not tool.exists()
     assert ddptool.program() is None
 
 
-def test_the_program_is_asked_about_one_function(tool: Path) -> None:
+def test_the_program_is_called_for_one_function(tool: Path) -> None:
     answer = tool.with_name("answer")
     answer.write_text(_ANSWER)
     play(tool, f'[ "$*" = "-l -a -j -s 0000:02:00.0" ] && /bin/cat {answer}')
@@ -39,12 +39,12 @@ def test_the_program_is_asked_about_one_function(tool: Path) -> None:
 
 
 @pytest.mark.parametrize("script", ["exit 8", "echo nonsense", "echo '{}'", "kill -9 $$"])
-def test_a_program_that_knows_nothing_gives_no_profile(tool: Path, script: str) -> None:
+def test_a_program_without_a_result_means_no_profile(tool: Path, script: str) -> None:
     play(tool, script)
     assert ddptool.profile(str(tool), "0000:02:00.0") is None
 
 
-def test_a_program_that_cannot_be_started_gives_no_profile(tool: Path) -> None:
+def test_a_program_that_cannot_be_started_means_no_profile(tool: Path) -> None:
     assert ddptool.profile(str(tool), "0000:02:00.0") is None
 
 

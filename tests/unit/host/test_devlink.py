@@ -49,7 +49,7 @@ def parameter(name: str, *values: tuple[bytes, bool]) -> bytes:
     )
 
 
-def test_the_running_ddp_profile_is_taken_and_no_other_version() -> None:
+def test_only_the_running_ddp_profile_counts() -> None:
     info = instance(
         "0000:3b:00.0",
         attribute(_DRIVER, b"ice\0"),
@@ -89,7 +89,7 @@ _RECORDED_ENABLE_RDMA = (
 )
 
 
-def test_what_a_real_kernel_said_is_read() -> None:
+def test_recorded_messages_of_a_real_kernel_are_decoded() -> None:
     params = [bytes.fromhex(message) for message in (_RECORDED_MAX_MACS, _RECORDED_ENABLE_RDMA)]
     assert parse_info([bytes.fromhex(_RECORDED_INFO)]) == {"netdevsim1": "10.20.30"}
     assert parse_params(params) == {"netdevsim1": True}
@@ -104,7 +104,7 @@ def test_enable_rdma_is_read_for_functions_and_auxiliary_devices() -> None:
     assert parse_params([on, off, other]) == {"0000:03:00.2": True, "mlx5_core.sf.4": False}
 
 
-def test_only_the_value_that_the_driver_starts_with_counts() -> None:
+def test_only_the_value_of_mode_driverinit_counts() -> None:
     both = instance(
         "0000:03:00.2", parameter("enable_rdma", (_RUNTIME, True), (_DRIVERINIT, False))
     )
@@ -112,13 +112,13 @@ def test_only_the_value_that_the_driver_starts_with_counts() -> None:
 
 
 @pytest.mark.parametrize("cut", range(0, 120, 7))
-def test_messages_that_are_cut_short_say_nothing_wrong(cut: int) -> None:
+def test_truncated_messages_cause_no_wrong_result(cut: int) -> None:
     whole = instance("0000:03:00.2", parameter("enable_rdma", (_DRIVERINIT, True)))
     assert parse_params([whole[:cut]]) in ({}, {"0000:03:00.2": True})
     assert parse_info([whole[:cut]]) == {}
 
 
-def test_the_running_kernel_is_asked_only_for_what_is_needed() -> None:
+def test_only_needed_facts_are_requested_from_the_running_kernel() -> None:
     assert devlink.from_kernel(frozenset()) == DevlinkFacts()
     facts = devlink.from_kernel(frozenset({devlink.DDP}))
     assert facts.enable_rdma == {}
@@ -130,7 +130,7 @@ def read(folder: Path) -> DevlinkFacts:
         return devlink.from_file(host)
 
 
-def test_a_laid_out_host_carries_the_programs_own_words(tmp_path: Path) -> None:
+def test_a_laid_out_host_has_the_output_of_the_program(tmp_path: Path) -> None:
     (tmp_path / "devlink.json").write_text(
         """{
           "info": {
@@ -152,10 +152,10 @@ def test_a_laid_out_host_carries_the_programs_own_words(tmp_path: Path) -> None:
     "content",
     ["", "{", "[]", "7", '{"info": []}', '{"param": {"pci/x": [{"name": "enable_rdma"}]}}'],
 )
-def test_a_file_that_makes_no_sense_tells_nothing(tmp_path: Path, content: str) -> None:
+def test_an_invalid_file_has_no_facts(tmp_path: Path, content: str) -> None:
     (tmp_path / "devlink.json").write_text(content)
     assert read(tmp_path) == DevlinkFacts()
 
 
-def test_a_host_without_the_file_tells_nothing(tmp_path: Path) -> None:
+def test_a_host_without_the_file_has_no_facts(tmp_path: Path) -> None:
     assert read(tmp_path) == DevlinkFacts()

@@ -65,7 +65,7 @@ def states(facts: list[LinkFact], name: str) -> list[tuple[bool, bool | None]]:
 
 @pytest.mark.root
 @needs_root
-def test_toggles_of_a_cable_are_told_in_order() -> None:
+def test_changes_of_a_cable_are_reported_in_order() -> None:
     async def work(netlink: Netlink) -> list[LinkFact]:
         async with aclosing(netlink.links()) as messages:
             ip("link set pf0 up", "link set peer0 up")
@@ -147,7 +147,7 @@ def test_events_of_interfaces_that_no_device_uses_are_dropped() -> None:
 
 @pytest.mark.root
 @needs_root
-def test_lost_events_are_told_as_an_overrun_and_the_socket_goes_on() -> None:
+def test_lost_events_are_reported_as_an_overrun_and_the_socket_works_on() -> None:
     async def work(netlink: Netlink) -> tuple[bool, LinkFact]:
         netlink._events.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 0)
         async with aclosing(netlink.links()) as messages:
@@ -164,7 +164,7 @@ def test_lost_events_are_told_as_an_overrun_and_the_socket_goes_on() -> None:
 
 @pytest.mark.root
 @needs_root
-def test_of_questions_nothing_is_left_once_they_are_answered() -> None:
+def test_requests_leave_nothing_behind_once_they_are_answered() -> None:
     async def work(netlink: Netlink) -> int:
         for _ in range(3):
             await netlink.ask("pf0")
@@ -176,7 +176,7 @@ def test_of_questions_nothing_is_left_once_they_are_answered() -> None:
 
 @pytest.mark.root
 @needs_root
-def test_a_question_is_answered_with_the_state_of_now_and_none_for_strangers(
+def test_a_request_is_answered_with_the_present_state_and_refused_for_other_users(
     log_lines: LogLines,
 ) -> None:
     async def work(netlink: Netlink) -> list[LinkFact | None]:
@@ -205,7 +205,7 @@ def test_the_kernel_grants_a_large_buffer() -> None:
 
 @pytest.mark.root
 @needs_root
-def test_kernel_uevents_tell_action_path_and_subsystem() -> None:
+def test_kernel_uevents_have_action_path_and_subsystem() -> None:
     async def work(netlink: Netlink) -> list[Uevent]:
         found: list[Uevent] = []
         async with aclosing(netlink.uevents()) as events:
@@ -244,7 +244,7 @@ def test_closing_gives_every_descriptor_back() -> None:
     assert before == after
 
 
-def test_an_event_that_is_not_about_an_interface_names_none() -> None:
+def test_an_event_on_something_else_than_an_interface_names_none() -> None:
     assert Uevent("add", "/devices/pci0000:00/0000:3b:02.0", "pci").interface is None
     assert Uevent("move", "/devices/virtual/net/eno1", "net").interface == "eno1"
 
@@ -284,7 +284,7 @@ def answer(*vfs: bytes, with_list: bool = True) -> bytes:
 
 @pytest.mark.root
 @needs_root
-def test_what_the_kernel_tells_is_read_as_pyroute2_reads_it() -> None:
+def test_messages_of_the_kernel_are_decoded_as_by_pyroute2() -> None:
     def work() -> list[bytes]:
         ip("link add pf0 type veth peer name peer0", "link set pf0 up")
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW) as kernel:
@@ -316,12 +316,12 @@ def test_256_vfs_fit_into_one_answer() -> None:
     assert fact.vf_policies == dict.fromkeys(range(256), DISABLE)
 
 
-def test_a_vf_whose_driver_tells_no_policy_or_one_that_is_not_known_is_left_out() -> None:
+def test_a_vf_without_a_known_link_policy_is_left_out() -> None:
     message = answer(vf_entry(0, None), vf_entry(1, 9), vf_entry(2, 1))
     assert link_fact(message).vf_policies == {2: ENABLE}
 
 
-def test_a_message_without_a_list_of_vfs_says_nothing_of_policies() -> None:
+def test_a_message_without_a_list_of_vfs_has_no_policies() -> None:
     assert link_fact(answer(with_list=False)).vf_policies is None
     assert link_fact(answer()).vf_policies == {}
 
@@ -348,7 +348,7 @@ class KernelAnswerError(Exception):
     code = errno.EMSGSIZE
 
 
-async def test_an_error_answer_of_the_kernel_is_no_crash_and_told_once(log_lines: LogLines) -> None:
+async def test_an_error_of_the_kernel_is_logged_once_and_not_a_crash(log_lines: LogLines) -> None:
     netlink = Netlink(None, RefusingSocket(KernelAnswerError("message too long")), str)
     for _ in range(5):
         assert await netlink.ask("pf0") is None
@@ -357,7 +357,7 @@ async def test_an_error_answer_of_the_kernel_is_no_crash_and_told_once(log_lines
     ]
 
 
-async def test_a_fault_of_the_socket_passes_through() -> None:
+async def test_an_error_of_the_socket_is_raised() -> None:
     netlink = Netlink(None, RefusingSocket(OSError(errno.ENOBUFS, "full")), str)
     with pytest.raises(OSError, match="full"):
         await netlink.ask("pf0")

@@ -40,7 +40,7 @@ def test_flags_of_nesting_and_byte_order_are_no_part_of_a_type() -> None:
     assert list(wire.attributes(wire.attribute(0x8000 | 0x4000 | 9, b"x"))) == [(9, b"x")]
 
 
-def test_a_dump_ends_where_the_kernel_says_so() -> None:
+def test_a_dump_ends_with_the_kernel_s_end_message() -> None:
     datagrams = [message(24, b"one.") + message(24, b"two."), message(24, b"last") + message(_DONE)]
     assert list(wire.payloads([*datagrams, message(24)], dumping=True)) == [
         b"one.",
@@ -49,7 +49,7 @@ def test_a_dump_ends_where_the_kernel_says_so() -> None:
     ]
 
 
-def test_an_answer_that_is_no_dump_is_one_datagram() -> None:
+def test_an_answer_that_is_not_a_dump_is_one_datagram() -> None:
     assert list(wire.payloads([message(16, b"here"), message(16)], dumping=False)) == [b"here"]
 
 
@@ -57,13 +57,13 @@ def test_an_acknowledgement_is_an_empty_answer() -> None:
     assert list(wire.payloads([message(_ERROR, bytes(4))], dumping=True)) == []
 
 
-def test_a_refusal_is_raised_with_the_kernels_number() -> None:
+def test_a_refusal_is_raised_with_the_error_number_of_the_kernel() -> None:
     refusal = message(_ERROR, struct.pack("=i", -errno.EOPNOTSUPP))
     with pytest.raises(OSError, match=os.strerror(errno.EOPNOTSUPP)):
         list(wire.payloads([refusal], dumping=True))
 
 
-def test_a_dump_that_fails_on_its_way_is_told_at_its_end_and_never_taken_for_a_whole_one() -> None:
+def test_a_dump_that_fails_in_the_middle_raises_an_error_and_is_never_treated_as_complete() -> None:
     datagrams = [message(24, b"one."), message(_DONE, struct.pack("=i", -errno.ENOMEM))]
     read: list[bytes] = []
     with pytest.raises(OSError, match=os.strerror(errno.ENOMEM)):
@@ -71,13 +71,13 @@ def test_a_dump_that_fails_on_its_way_is_told_at_its_end_and_never_taken_for_a_w
     assert read == [b"one."]
 
 
-def test_a_dump_that_ends_with_the_number_zero_is_whole() -> None:
+def test_a_dump_that_ends_with_error_number_zero_is_complete() -> None:
     assert list(wire.payloads([message(24, b"one."), message(_DONE, bytes(4))], dumping=True)) == [
         b"one."
     ]
 
 
-def test_a_dump_that_a_change_interrupted_is_told_at_its_end() -> None:
+def test_a_dump_that_a_change_interrupted_raises_an_error_at_its_end() -> None:
     datagrams = [
         message(24, b"one.", flags=_DUMP_INTERRUPTED),
         message(24, b"two."),

@@ -50,7 +50,7 @@ def container(folder: Path, *nodes_of_host: str) -> Path:
         ("tmpfs", ("termination-log",), DevView.HIDDEN),
     ],
 )
-def test_what_dev_shows_follows_from_its_file_system_and_its_nodes(
+def test_the_view_of_dev_depends_on_its_file_system_and_its_nodes(
     tmp_path: Path, kind: str, nodes_of_host: tuple[str, ...], view: DevView
 ) -> None:
     dev = container(tmp_path, *nodes_of_host)
@@ -60,13 +60,13 @@ def test_what_dev_shows_follows_from_its_file_system_and_its_nodes(
     assert nodes._real_view(dev, SYS, mounts) is view
 
 
-def test_the_mount_on_top_decides(tmp_path: Path) -> None:
+def test_the_topmost_mount_decides(tmp_path: Path) -> None:
     dev = container(tmp_path)
     mounts = mountinfo(tmp_path, (SYS, "sysfs"), (dev, "tmpfs"), (dev, "devtmpfs"))
     assert nodes._real_view(dev, SYS, mounts) is DevView.LIVE
 
 
-def test_devtmpfs_beside_something_else_than_sysfs_may_be_of_another_machine(
+def test_devtmpfs_without_sysfs_may_be_of_another_machine(
     tmp_path: Path,
 ) -> None:
     dev = container(tmp_path, "kmsg")
@@ -93,7 +93,7 @@ def laid_out(tmp_path: Path) -> HostBuilder:
     return host
 
 
-def test_a_copy_lacks_only_what_sysfs_does_not_show_either(tmp_path: Path) -> None:
+def test_a_copy_of_dev_lacks_only_nodes_that_sysfs_does_not_show_either(tmp_path: Path) -> None:
     host = laid_out(tmp_path)
     group = (host.folder(host.vfs(PF)[0]) / "iommu_group").readlink().name
     for node in (f"vfio/{group}", "vfio/vfio"):
@@ -126,7 +126,7 @@ def test_a_kernel_without_group_nodes_is_known_by_its_classes_where_dev_is_hidde
     assert hidden.has("/dev/vfio/devices/vfio7")
 
 
-def test_nodes_that_did_not_change_stay_the_same_object(tmp_path: Path) -> None:
+def test_unchanged_nodes_stay_the_same_object(tmp_path: Path) -> None:
     host = laid_out(tmp_path)
     reader = NodeReader()
     with sysfs.folder(host.roots.sys) as sys, sysfs.folder(host.roots.dev) as dev:
@@ -138,7 +138,7 @@ def test_nodes_that_did_not_change_stay_the_same_object(tmp_path: Path) -> None:
     assert third.names - first.names == {"vhost-net"}
 
 
-def test_single_nodes_are_looked_at_again_where_dev_is_live(tmp_path: Path) -> None:
+def test_single_nodes_are_checked_again_if_dev_is_live(tmp_path: Path) -> None:
     host = laid_out(tmp_path)
     known = HostNodes(is_seen=True, names=frozenset({"vfio/vfio", "vfio/9"}))
     with sysfs.folder(host.roots.dev) as dev:

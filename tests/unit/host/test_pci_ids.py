@@ -35,7 +35,7 @@ def test_vendor_and_device_are_named() -> None:
     }
 
 
-def test_of_an_unknown_device_the_vendor_is_named() -> None:
+def test_for_an_unknown_device_the_vendor_is_named() -> None:
     assert found(("8086", "ffff")) == {("8086", "ffff"): "Intel Corporation"}
 
 
@@ -43,7 +43,7 @@ def test_an_unknown_vendor_has_no_name() -> None:
     assert found(("1234", "1572")) == {}
 
 
-def test_subsystems_and_classes_are_no_devices() -> None:
+def test_subsystems_and_classes_are_not_devices() -> None:
     assert found(("8086", "1028"), ("8086", "00  ")) == {
         ("8086", "1028"): "Intel Corporation",
         ("8086", "00  "): "Intel Corporation",
@@ -61,7 +61,7 @@ def test_the_file_is_found_below_the_host_root(name: str, tmp_path: Path) -> Non
     assert ids.title(*X710).startswith("Intel Corporation"), "a name that is known stays"
 
 
-def test_many_names_are_read_in_one_go(tmp_path: Path) -> None:
+def test_many_names_are_read_in_one_pass(tmp_path: Path) -> None:
     path = tmp_path / "usr/share/hwdata/pci.ids"
     path.parent.mkdir(parents=True)
     path.write_text(TEXT)
@@ -72,7 +72,7 @@ def test_many_names_are_read_in_one_go(tmp_path: Path) -> None:
     assert ids.title("9999", "0001") == ""
 
 
-def test_a_broken_file_gives_no_names(tmp_path: Path) -> None:
+def test_an_invalid_file_has_no_names(tmp_path: Path) -> None:
     path = tmp_path / "usr/share/hwdata/pci.ids"
     path.parent.mkdir(parents=True)
     path.write_bytes(b"\xff\xfe\n\t\n\t\t\n" + bytes(100))

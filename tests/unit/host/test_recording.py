@@ -54,7 +54,7 @@ def host(tmp_path: Path) -> HostBuilder:
 
 
 @pytest.mark.parametrize("name", MACHINES)
-def test_a_recorded_machine_shows_the_same_when_it_is_replayed(name: str, tmp_path: Path) -> None:
+def test_a_replay_of_a_recorded_machine_gives_the_same_result(name: str, tmp_path: Path) -> None:
     (tmp_path / "host").mkdir()
     load_tree((HOSTS / name / "tree.txt").read_text(), tmp_path / "host")
     original = Roots(tmp_path / "host")
@@ -74,7 +74,7 @@ def test_a_recording_as_reviewable_text_is_the_same_host(name: str, tmp_path: Pa
     assert seen(Roots(tmp_path / "text")) == seen(Roots(tmp_path / "host"))
 
 
-def test_this_machine_shows_the_same_when_it_is_replayed(tmp_path: Path) -> None:
+def test_a_replay_of_this_machine_gives_the_same_result(tmp_path: Path) -> None:
     recorded, tree = record(Roots(), netlink=True, macs=True)
     out = io.BytesIO()
     write_archive(tree, out)
@@ -95,7 +95,7 @@ def test_the_same_host_gives_the_same_bytes(host: HostBuilder) -> None:
     assert packed(host.roots) == packed(host.roots)
 
 
-def test_nothing_but_what_a_scan_reads_is_recorded(host: HostBuilder) -> None:
+def test_only_what_a_scan_reads_is_recorded(host: HostBuilder) -> None:
     host.pf(PF, "ens1f0", vfs=1)
     for secret in ("vpd", "serial_number", "net/ens1f0/address", "rom"):
         host.write(host.folder(PF) / secret, "s3cret")
@@ -124,7 +124,7 @@ def test_mac_addresses_come_only_with_the_flag(host: HostBuilder) -> None:
     assert with_macs[path].content == b"aa:bb:cc:dd:ee:ff\n"
 
 
-def test_the_hosts_use_of_a_vf_is_seen_in_the_recording(host: HostBuilder, tmp_path: Path) -> None:
+def test_the_recording_shows_the_hosts_use_of_a_vf(host: HostBuilder, tmp_path: Path) -> None:
     host.pf(PF, "ens1f0", vfs=2)
     host.enslave("ens1f0v0", "bond1")
     line = "ens1f0v1\t0007000A\t00000000\t0001\t0\t0\t0\t00FFFFFF"
@@ -136,7 +136,7 @@ def test_the_hosts_use_of_a_vf_is_seen_in_the_recording(host: HostBuilder, tmp_p
     assert "0007000A" not in everything(content)
 
 
-def test_names_and_switch_ids_made_from_addresses_are_numbers(
+def test_names_and_switch_ids_made_from_addresses_are_replaced_by_numbers(
     host: HostBuilder, tmp_path: Path
 ) -> None:
     uplink = f"enx{MAC}"
@@ -186,7 +186,7 @@ def test_alternative_names_are_kept(host: HostBuilder, tmp_path: Path) -> None:
     assert again.by_id[PF].altnames == ("enx000000000001", "sriov1")
 
 
-def test_a_host_without_anything_is_recorded_too(tmp_path: Path) -> None:
+def test_an_empty_host_is_recorded_too(tmp_path: Path) -> None:
     (tmp_path / "host").mkdir()
     assert seen(replayed(packed(Roots(tmp_path / "host")), tmp_path)) == Snapshot()
 
@@ -256,7 +256,7 @@ def member(
         [member("big", size=2**20 + 1)],
     ],
 )
-def test_what_would_get_outside_or_is_no_recording_is_refused(
+def test_a_file_that_leads_outside_or_is_not_a_recording_is_refused(
     evil: list[tarfile.TarInfo], tmp_path: Path
 ) -> None:
     path = archive(tmp_path, *evil, data=bytes(2**20 + 1))
@@ -291,7 +291,7 @@ def test_only_files_with_the_right_name_are_archives(tmp_path: Path) -> None:
     assert found == {"a.tar.gz", "b.tgz"}
 
 
-def test_a_links_target_and_empty_entries_survive_the_archive(tmp_path: Path) -> None:
+def test_link_targets_and_empty_entries_are_kept_in_the_archive(tmp_path: Path) -> None:
     tree = {"a": Entry("folder"), "a/f": Entry("file", b"x"), "l": Entry("link", b"a/f")}
     out = io.BytesIO()
     write_archive(tree, out)
@@ -321,7 +321,7 @@ def test_links_in_a_ring_and_to_nothing_are_as_recorded(tmp_path: Path) -> None:
         ([member("sys/bus", tarfile.SYMTYPE, "bus")], "Too many levels of symbolic links"),
     ],
 )
-def test_a_limit_that_is_passed_is_named_with_what_was_found(
+def test_an_exceeded_limit_is_reported_with_the_value(
     members: list[tarfile.TarInfo], fault: str, tmp_path: Path
 ) -> None:
     with pytest.raises(UsageError, match=fault):
@@ -353,7 +353,7 @@ def test_a_header_of_any_size_is_refused_before_it_is_read(
         unpack(compressed(tmp_path, header, bytes(4096)), tmp_path / "target")
 
 
-def test_headers_of_headers_are_refused(tmp_path: Path) -> None:
+def test_nested_headers_are_refused(tmp_path: Path) -> None:
     header = member("header", tarfile.GNUTYPE_LONGNAME, size=2).tobuf(tarfile.GNU_FORMAT)
     part = header + b"a".ljust(512, b"\0")
     with pytest.raises(UsageError, match="nested too deeply"):
@@ -368,7 +368,7 @@ def test_headers_of_headers_are_refused(tmp_path: Path) -> None:
         ("MAX_STREAM_BYTES", 1 << 20, "larger than 1 MiB"),
     ],
 )
-def test_unpacking_stops_at_a_limit_and_not_after_it(
+def test_unpacking_stops_at_the_limit(
     limit: str, value: int, fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(archive_module, limit, value)
@@ -379,7 +379,7 @@ def test_unpacking_stops_at_a_limit_and_not_after_it(
     assert len(list((target / "sys").iterdir())) <= 3
 
 
-def test_a_file_with_holes_is_no_file_of_a_recording(tmp_path: Path) -> None:
+def test_a_sparse_file_is_not_accepted_in_a_recording(tmp_path: Path) -> None:
     holes = member("sys/holes", tarfile.GNUTYPE_SPARSE, size=0)
     with pytest.raises(UsageError, match="neither folder, file nor link"):
         unpack(compressed(tmp_path, holes.tobuf(tarfile.GNU_FORMAT), bytes(1024)), tmp_path / "t")

@@ -71,7 +71,7 @@ def test_every_form_of_a_default_route_is_noticed(command: str) -> None:
     "rule", ["rule add from 192.0.2.1 lookup 100", "rule add to 10.0.0.0/8 lookup 100"]
 )
 @pytest.mark.parametrize("family", ["-4", "-6"])
-def test_a_rule_that_may_use_another_table_is_noticed(rule: str, family: str) -> None:
+def test_a_change_of_a_rule_is_noticed(rule: str, family: str) -> None:
     if family == "-6":
         rule = rule.replace("192.0.2.1", "fd00::1").replace("10.0.0.0/8", "fd00::/16")
 
@@ -83,7 +83,7 @@ def test_a_rule_that_may_use_another_table_is_noticed(rule: str, family: str) ->
     assert on_routes(work) is None
 
 
-def test_a_default_route_that_goes_is_noticed_too() -> None:
+def test_the_removal_of_a_default_route_is_noticed_too() -> None:
     async def work(routes: DefaultRouteEvents) -> bool:
         ip("route add default dev eno1")
         await routes.changed()
@@ -94,7 +94,7 @@ def test_a_default_route_that_goes_is_noticed_too() -> None:
     assert on_routes(work)
 
 
-def test_other_routes_never_reach_the_process() -> None:
+def test_messages_on_other_routes_are_dropped_by_the_kernel() -> None:
     async def work(routes: DefaultRouteEvents) -> bool:
         ip(*(f"route add 10.{n}.0.0/16 dev eno1" for n in range(200)))
         ip("route add 0.0.0.0/1 dev eno1", "route add 2000::/3 dev eno1")
@@ -104,7 +104,7 @@ def test_other_routes_never_reach_the_process() -> None:
 
 
 @pytest.mark.parametrize("command", ["addr del 192.0.2.1/24 dev eno1", "link set eno1 down"])
-def test_an_interface_whose_default_route_ends_in_silence_is_named(command: str) -> None:
+def test_an_interface_whose_default_route_ends_without_an_event_is_named(command: str) -> None:
     """The kernel says nothing of the IPv4 routes that go with an address or an interface."""
 
     async def work(routes: DefaultRouteEvents) -> tuple[int, int]:
@@ -120,7 +120,7 @@ def test_an_interface_whose_default_route_ends_in_silence_is_named(command: str)
     assert named == ifindex
 
 
-def test_other_news_of_links_and_addresses_never_reach_the_process() -> None:
+def test_other_messages_on_links_and_addresses_are_dropped_by_the_kernel() -> None:
     async def work(routes: DefaultRouteEvents) -> bool:
         ip(
             "link set eno1 mtu 1400",
@@ -134,7 +134,7 @@ def test_other_news_of_links_and_addresses_never_reach_the_process() -> None:
 
 
 @pytest.mark.parametrize("address", ["192.0.2.2/24", "2001:db8::1/64"])
-def test_an_address_that_comes_or_goes_names_its_interface(address: str) -> None:
+def test_an_address_that_is_added_or_removed_names_its_interface(address: str) -> None:
     async def work(routes: DefaultRouteEvents) -> list[Change]:
         ip(f"addr add {address} dev eno1 nodad")
         came = await routes.changed()
@@ -218,7 +218,7 @@ def test_lost_messages_count_as_a_change_and_so_does_the_end_of_the_loss() -> No
     assert on_routes(work) == (None, True)
 
 
-def test_a_socket_that_was_closed_under_it_is_an_error() -> None:
+def test_a_socket_that_is_closed_meanwhile_is_an_error() -> None:
     async def work(routes: DefaultRouteEvents) -> None:
         routes._socket.close()
         with pytest.raises((OSError, ValueError)):

@@ -88,7 +88,7 @@ DROPPED = {
 
 
 @pytest.mark.parametrize("name", KEPT)
-def test_what_may_change_how_the_host_uses_an_interface_is_delivered(name: str) -> None:
+def test_messages_that_may_change_the_hosts_use_of_an_interface_are_delivered(name: str) -> None:
     assert passes(KEPT[name])
 
 
@@ -107,13 +107,13 @@ def test_without_interfaces_to_watch_only_default_routes_and_masters_count() -> 
 @pytest.mark.parametrize(
     "watched", [None, range(20, 20 + WATCHED_AT_MOST + 1)], ids=["all", "many"]
 )
-def test_too_many_interfaces_to_name_are_all_let_through(watched: Interfaces) -> None:
+def test_with_too_many_interfaces_to_list_all_messages_are_accepted(watched: Interfaces) -> None:
     assert passes(DROPPED["a route of another interface"], watched, watched)
     assert passes(DROPPED["a plain change of an interface"], watched, watched)
     assert not passes(DROPPED["a route without an interface"], watched, watched)
 
 
-def test_as_many_interfaces_as_are_named_are_told_from_others() -> None:
+def test_as_many_interfaces_as_the_limit_are_distinguished_from_others() -> None:
     watched = range(20, 20 + WATCHED_AT_MOST)
     assert passes(route(RTM_NEWROUTE, 24, (OIF, 20 + WATCHED_AT_MOST - 1)), watched, watched)
     assert not passes(route(RTM_NEWROUTE, 24, (OIF, 7)), watched, watched)

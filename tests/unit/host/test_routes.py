@@ -109,7 +109,9 @@ def test_default_routes_are_found_in_every_form(
 
 @needs_root
 @pytest.mark.parametrize("compatible", [0, 1])
-def test_nexthop_objects_lead_to_interfaces(namespace: NetNamespace, compatible: int) -> None:
+def test_nexthop_objects_are_resolved_to_interfaces(
+    namespace: NetNamespace, compatible: int
+) -> None:
     namespace.ip(
         "nexthop add id 1 via 10.1.0.2 dev v4",
         "nexthop add id 2 via 10.2.0.2 dev w4",
@@ -149,13 +151,13 @@ def route(*attributes: bytes, length: int = 0, table: int = 254, kind: int = 1) 
 OUT_7 = attribute(4, struct.pack("=I", 7))
 
 
-def test_a_default_route_may_name_its_destination_or_not() -> None:
+def test_a_default_route_may_have_a_destination_attribute_or_not() -> None:
     explicit = attribute(1, bytes(4))
     assert default_route_legs(route(OUT_7)) == ((7,), None)
     assert default_route_legs(route(explicit, OUT_7)) == ((7,), None)
 
 
-def test_the_table_attribute_outweighs_the_header() -> None:
+def test_the_table_attribute_overrides_the_header() -> None:
     compat = 252  # RT_TABLE_COMPAT: the number did not fit into the header
     assert default_route_legs(
         route(OUT_7, attribute(15, struct.pack("=I", 1000)), table=compat)
@@ -169,7 +171,7 @@ def test_the_table_attribute_outweighs_the_header() -> None:
     )
 
 
-def test_multipath_legs_of_any_length_are_read() -> None:
+def test_multipath_nexthops_of_any_length_are_read() -> None:
     gateway = attribute(5, bytes(4))
     first = struct.pack("=HBBi", 8 + len(gateway), 0, 0, 3) + gateway
     second = struct.pack("=HBBi", 8, 0, 0, 5)
@@ -177,7 +179,7 @@ def test_multipath_legs_of_any_length_are_read() -> None:
 
 
 @pytest.mark.parametrize("cut", range(len(route(OUT_7))))
-def test_a_message_that_is_cut_short_names_no_interface(cut: int) -> None:
+def test_a_truncated_message_names_no_interface(cut: int) -> None:
     assert default_route_legs(route(OUT_7)[:cut]) == ((), None)
 
 
@@ -225,7 +227,7 @@ def test_a_dump_that_a_change_interrupts_is_repeated_up_to_five_times(
 
 
 @pytest.mark.parametrize("count", [1, 8])
-def test_the_kernel_is_asked_for_the_routes_of_a_few_tables_only(
+def test_with_few_tables_only_their_routes_are_dumped(
     monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     kernel, tables = Kernel(), {*range(254, 254 - count, -1)}
@@ -234,7 +236,7 @@ def test_the_kernel_is_asked_for_the_routes_of_a_few_tables_only(
     assert kernel.asked == [(family, table) for family in families for table in sorted(tables)]
 
 
-def test_the_kernel_is_asked_for_all_routes_at_once_where_tables_are_many(
+def test_with_many_tables_all_routes_are_dumped_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     kernel = Kernel()
@@ -243,7 +245,7 @@ def test_the_kernel_is_asked_for_all_routes_at_once_where_tables_are_many(
 
 
 @needs_root
-def test_routes_of_many_tables_are_found_and_those_of_other_tables_are_not(
+def test_routes_of_many_tables_are_found_and_those_of_unused_tables_are_not(
     namespace: NetNamespace,
 ) -> None:
     namespace.ip(
@@ -256,7 +258,7 @@ def test_routes_of_many_tables_are_found_and_those_of_other_tables_are_not(
     assert subprocess.run(run, check=True, capture_output=True).stdout.split() == [b"v4", b"w4"]
 
 
-def test_a_nexthop_group_that_is_cut_short_names_its_whole_members() -> None:
+def test_a_truncated_nexthop_group_has_its_complete_members() -> None:
     members = struct.pack("=IBBHIB", 1, 0, 0, 0, 2, 0)
     message = bytes(8) + attribute(1, struct.pack("=I", 10)) + attribute(2, members)
     assert parse_nexthop(message) == (10, Nexthop(group=(1,)))
@@ -268,7 +270,7 @@ def test_a_nexthop_group_names_its_members() -> None:
     assert parse_nexthop(message) == (10, Nexthop(group=(1, 2)))
 
 
-def test_an_unknown_or_a_blackhole_nexthop_leads_nowhere() -> None:
+def test_an_unknown_or_a_blackhole_nexthop_has_no_interface() -> None:
     known = {1: Nexthop(ifindex=4), 2: Nexthop(), 10: Nexthop(group=(1, 2, 3))}
     assert resolve(10, known) == (4,)
     assert resolve(99, known) == ()
@@ -319,7 +321,7 @@ def from_tables(proc: Path, table: str, *lines: str) -> tuple[str, ...]:
         pytest.param("eth1 00000000", (), id="cut short"),
     ],
 )
-def test_a_line_of_the_ipv4_table_is_a_default_route_if_up_and_to_everywhere(
+def test_a_line_of_the_ipv4_table_is_a_default_route_if_it_is_up_and_has_destination_0(
     tmp_path: Path, line: str, found: tuple[str, ...]
 ) -> None:
     assert from_tables(tmp_path, "route", line) == found
@@ -341,7 +343,7 @@ def test_a_line_of_the_ipv4_table_is_a_default_route_if_up_and_to_everywhere(
         pytest.param("", (), id="empty"),
     ],
 )
-def test_a_line_of_the_ipv6_table_is_a_default_route_if_up_and_to_everywhere(
+def test_a_line_of_the_ipv6_table_is_a_default_route_if_it_is_up_and_has_destination_0(
     tmp_path: Path, line: str, found: tuple[str, ...]
 ) -> None:
     assert from_tables(tmp_path, "ipv6_route", line) == found

@@ -52,9 +52,7 @@ def again(path: Path, before: tuple[str, ...]) -> tuple[str, ...]:
         return sysfs.listing_again(folder, before)
 
 
-def test_a_listing_of_what_did_not_change_is_the_same_object(
-    tmp_path: Path, listed: tuple[str, ...]
-) -> None:
+def test_an_unchanged_listing_is_the_same_object(tmp_path: Path, listed: tuple[str, ...]) -> None:
     assert sorted(listed) == ["ens1f0v0", "ens1f0v1"]
     assert again(tmp_path, listed) is listed
 
@@ -70,13 +68,13 @@ def test_names_that_are_listed_still_are_the_same_objects(
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
-def test_a_process_or_host_that_has_run_out_is_not_taken_for_an_absent_file(number: int) -> None:
+def test_exhaustion_of_a_process_or_host_is_not_treated_as_an_absent_file(number: int) -> None:
     with pytest.raises(OSError, match=re.escape(os.strerror(number))):
         sysfs.raise_if_exhausted(OSError(number, os.strerror(number)))
     sysfs.raise_if_exhausted(OSError(errno.ENOENT, "absent"))
 
 
-def test_what_observes_reads_is_asked_inside_the_block_only(tmp_path: Path) -> None:
+def test_the_recorder_is_called_inside_the_block_only(tmp_path: Path) -> None:
     asked: list[str] = []
 
     class Calls:
@@ -100,7 +98,9 @@ def test_a_table_of_several_megabytes_is_read_to_its_end(tmp_path: Path) -> None
         assert sysfs.read_all(folder, "route").endswith(b"\nend")
 
 
-def test_a_file_in_the_place_of_a_class_is_an_error_and_not_an_empty_class(tmp_path: Path) -> None:
+def test_a_file_instead_of_a_class_folder_is_an_error_and_not_an_empty_class(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "net").touch()
     with sysfs.folder(tmp_path) as within:
         with pytest.raises(NotADirectoryError), sysfs.class_folder("net", within):
@@ -131,7 +131,7 @@ each_reader = pytest.mark.parametrize(
 
 
 @each_reader
-def test_what_cannot_be_read_counts_as_absent_unless_this_process_has_run_out(
+def test_an_unreadable_attribute_counts_as_absent_unless_this_process_is_out_of_descriptors(
     within: int, failing: str, reader: Callable[[int], object], absent: object
 ) -> None:
     with sysfs.observed(System(failing, errno.EIO)):
@@ -162,13 +162,13 @@ def test_no_read_leaves_a_descriptor_open(
 @pytest.mark.parametrize(
     "code", [errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENODEV, errno.ENXIO]
 )
-def test_a_function_whose_folder_is_not_there_is_gone(within: int, code: int) -> None:
+def test_a_function_without_a_folder_is_gone(within: int, code: int) -> None:
     with sysfs.observed(System("open", code)):
         assert sysfs.open_function("folder", within) is None
 
 
 @pytest.mark.parametrize("code", [errno.EACCES, errno.EIO, errno.EMFILE, errno.ENOMEM])
-def test_a_function_that_is_there_and_cannot_be_opened_is_an_error(within: int, code: int) -> None:
+def test_an_existing_function_that_cannot_be_opened_is_an_error(within: int, code: int) -> None:
     with (
         sysfs.observed(System("open", code)),
         pytest.raises(OSError, match=re.escape(os.strerror(code))),
@@ -176,7 +176,7 @@ def test_a_function_that_is_there_and_cannot_be_opened_is_an_error(within: int, 
         sysfs.open_function("folder", within)
 
 
-def test_a_file_is_no_folder(within: int) -> None:
+def test_a_file_is_not_a_folder(within: int) -> None:
     assert sysfs.open_folder("attribute", within) is None
     assert sysfs.open_function("attribute", within) is None
     assert sysfs.names(within, "attribute") == []
@@ -189,7 +189,7 @@ def test_a_file_is_no_folder(within: int) -> None:
         *((text, None) for text in (str(-(2**31) - 1), str(2**31), "", "one", "1 2")),
     ],
 )
-def test_a_number_is_one_that_the_kernel_keeps_as_an_int(
+def test_a_number_must_fit_an_int_of_the_kernel(
     within: int, tmp_path: Path, text: str, number: int | None
 ) -> None:
     (tmp_path / "attribute").write_text(f"{text}\n")
@@ -210,7 +210,7 @@ def test_a_table_is_read_in_parts_until_its_limit_is_reached(
     assert len(sysfs.read_all(within, "large")) == 2**17
 
 
-def test_a_table_whose_reading_fails_later_is_what_was_read(within: int) -> None:
+def test_a_table_whose_reading_fails_has_the_part_that_was_read(within: int) -> None:
     parts = iter([b"first", b"second"])
 
     class Failing(System):

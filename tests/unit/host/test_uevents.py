@@ -65,7 +65,7 @@ async def until_told_of(
 
 @pytest.mark.root
 @needs_root
-def test_lost_events_are_told_as_an_overrun_and_the_socket_goes_on() -> None:
+def test_lost_events_are_reported_as_an_overrun_and_the_socket_works_on() -> None:
     async def work(netlink: Netlink) -> tuple[Uevent | Overrun, list[Uevent | Overrun]]:
         bare(netlink).setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 0)
         kernel_tells(*["0000:00:01.0"] * MANY)
@@ -83,7 +83,7 @@ def test_lost_events_are_told_as_an_overrun_and_the_socket_goes_on() -> None:
 
 @pytest.mark.root
 @needs_root
-def test_only_the_kernel_is_listened_to() -> None:
+def test_only_messages_of_the_kernel_are_accepted() -> None:
     async def work(netlink: Netlink) -> list[Uevent | Overrun]:
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_KOBJECT_UEVENT) as stranger:
             stranger.sendto(b"x", bare(netlink).getsockname())
@@ -98,7 +98,7 @@ def test_only_the_kernel_is_listened_to() -> None:
 
 @pytest.mark.root
 @needs_root
-def test_a_full_queue_leaves_others_their_turns() -> None:
+def test_a_full_queue_does_not_block_other_tasks() -> None:
     async def work(netlink: Netlink) -> int:
         turns = 0
 
@@ -120,7 +120,7 @@ def test_a_full_queue_leaves_others_their_turns() -> None:
 
 @pytest.mark.root
 @needs_root
-def test_a_name_that_is_no_text_is_told_as_files_are() -> None:
+def test_a_name_that_is_not_text_is_shown_as_for_files() -> None:
     name = b"x\xff\xfey"
 
     async def work(netlink: Netlink) -> list[Uevent | Overrun]:
@@ -134,6 +134,6 @@ def test_a_name_that_is_no_text_is_told_as_files_are() -> None:
     assert (last.action, last.interface) == ("move", os.fsdecode(name))
 
 
-def test_what_is_no_event_at_all_names_nothing() -> None:
+def test_bytes_that_are_not_an_event_name_nothing() -> None:
     assert uevent(b"\x1c\0\0\0\x02\0") == Uevent("", "", "")
     assert uevent(b"") == Uevent("", "", "")

@@ -57,12 +57,12 @@ def test_256_vfs_whose_list_is_longer_than_its_length_can_say_are_all_read() -> 
     assert [found[vf].rx_packets for vf in range(512)] == list(range(512))
 
 
-def test_a_driver_that_counts_nothing_tells_nothing() -> None:
+def test_a_driver_that_counts_nothing_has_no_counters() -> None:
     assert traffic_of(message(entry(0, None))) == {}
 
 
 @pytest.mark.parametrize("cut", [3, 10, 30, 70, 100])
-def test_a_message_that_is_cut_short_is_read_as_far_as_it_goes(cut: int) -> None:
+def test_a_truncated_message_is_read_up_to_its_end(cut: int) -> None:
     data = message(entry(0, ALL), entry(1, ALL))
     assert traffic_of(data[:-cut]).keys() <= {0, 1}
 
@@ -72,13 +72,13 @@ def test_a_link_without_vfs_has_no_traffic() -> None:
     assert traffic_of(b"") == {}
 
 
-def test_the_kernel_is_asked_about_an_interface_of_this_machine() -> None:
+def test_the_kernel_returns_the_state_of_an_interface_of_this_machine() -> None:
     assert read_traffic(1) == {}
     with pytest.raises(OSError, match="No such device"):
         read_traffic(2**31 - 1)
 
 
-def test_a_pf_that_is_gone_or_counts_nothing_is_left_out() -> None:
+def test_a_pf_that_is_missing_or_counts_nothing_is_left_out() -> None:
     here = pf("0000:3b:00.0", num_vfs=2, netdevs=(Netdev("lo", 1),), pf_name="lo")
     gone = pf("0000:3b:00.1", num_vfs=2, netdevs=(Netdev("pf1", 2**31 - 1),), pf_name="pf1")
     idle = pf("0000:3b:00.2", "pf2")
@@ -100,12 +100,12 @@ def test_an_interface_counts_all_but_broadcasts() -> None:
 
 
 @pytest.mark.parametrize("size", [0, 3, 12, 14, 40])
-def test_an_interface_whose_counters_are_cut_short_is_not_told(size: int) -> None:
+def test_an_interface_whose_counters_are_truncated_is_left_out(size: int) -> None:
     assert dict(interface_traffic([stats_message(7, 1)[:size]])) == {}
 
 
 @needs_root
-def test_a_vf_whose_pf_counts_nothing_is_told_by_its_own_interface() -> None:
+def test_a_vf_whose_pf_counts_nothing_has_the_counters_of_its_own_interface() -> None:
     def carried() -> tuple[int, dict[int, VfTraffic], VfTraffic]:
         ip("link add vf1 type veth peer name wire", "link set vf1 up", "link set wire up")
         index = socket.if_nametoindex("vf1")

@@ -31,7 +31,9 @@ def test_anything_else_is_refused_by_name(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["::1:9811", "::1", "[::1]", "[::1:80"])
-def test_an_ipv6_address_without_brackets_or_port_is_told_how_to_write_it(text: str) -> None:
+def test_the_error_on_an_ipv6_address_without_brackets_or_port_shows_the_right_form(
+    text: str,
+) -> None:
     with pytest.raises(UsageError, match=r"after them: \[::1\]:PORT"):
         parse_address(text)
 

@@ -68,7 +68,7 @@ def test_registrations_and_their_failures_are_counted(agent: Agent, counted: Cou
     assert counted.registrations == {("r", "failure"): 1, ("r", "success"): 2}
 
 
-def test_transitions_count_devices_by_cause_and_not_those_that_come_or_go(
+def test_transitions_count_devices_by_cause_and_not_those_that_appear_or_disappear(
     agent: Agent, counted: Counters
 ) -> None:
     changes = (*DOWN, Change("c", None, SICK), Change("d", SICK, None))
@@ -85,13 +85,15 @@ def test_allocations_are_counted_with_their_time(agent: Agent, counted: Counters
     assert counted.allocation_s.sum == pytest.approx(0.0025)
 
 
-def test_when_a_configuration_came_into_force_is_noted(agent: Agent, counted: Counters) -> None:
+def test_the_time_when_a_configuration_was_loaded_is_recorded(
+    agent: Agent, counted: Counters
+) -> None:
     agent.tell(ConfigReloaded(path="f", pools=1))
     assert counted.config_loaded_at > 0
 
 
 @pytest.mark.looptime
-async def test_a_push_is_timed_from_the_event_that_led_to_it(
+async def test_a_push_is_timed_from_the_event_that_caused_it(
     agent: Agent, counted: Counters
 ) -> None:
     await asyncio.sleep(0.007)
@@ -100,7 +102,7 @@ async def test_a_push_is_timed_from_the_event_that_led_to_it(
     assert counted.pushed == {"r": 1}
 
 
-def test_a_push_that_no_event_led_to_is_counted_and_not_timed(
+def test_a_push_without_a_causing_event_is_counted_but_not_timed(
     agent: Agent, counted: Counters
 ) -> None:
     agent.tell(pushed())

@@ -63,7 +63,7 @@ async def test_an_event_is_what_the_json_log_says_with_a_number() -> None:
 @pytest.mark.parametrize(
     ("seen", "first"), [("", 1), ("run1-2", 3), ("other-2", 1), ("run1-x", 1), ("junk", 1)]
 )
-async def test_a_client_that_comes_back_gets_what_it_missed_of_this_process(
+async def test_a_client_that_reconnects_gets_the_events_of_this_process_that_it_missed(
     seen: str, first: int
 ) -> None:
     stream = asked(noted("a", "b", "c"), seen=seen)
@@ -80,7 +80,7 @@ async def test_the_past_can_be_left_out() -> None:
 
 
 @pytest.mark.looptime
-async def test_a_quiet_stream_sends_a_sign_of_life() -> None:
+async def test_a_stream_without_events_sends_keep_alive_comments() -> None:
     stream = asked(noted())
     assert (await anext(stream.chunks)).startswith(b"retry: ")
     began = asyncio.get_running_loop().time()

@@ -59,7 +59,7 @@ def test_only_one_gauge_ends_in_devices_and_its_labels_are_resource_and_health()
     assert ends == {("sriov_agent_devices", frozenset({"resource", "health"}))}
 
 
-def test_an_empty_pool_is_0_and_its_funnel_says_where() -> None:
+def test_an_empty_pool_is_0_and_its_funnel_shows_the_step() -> None:
     samples = scraped()
     assert value(samples, "sriov_agent_devices", resource="intel.com/none", health="Healthy") == 0
     step = {"resource": "intel.com/none", "selector_object": "1", "position": "2"}
@@ -85,7 +85,7 @@ def test_counters_start_at_0_for_each_pool() -> None:
         assert value(samples, counter, resource=NET, result=result) == 0
 
 
-def test_what_was_counted_is_told() -> None:
+def test_counters_are_exposed() -> None:
     counters = Counters()
     counters.registrations[NET, "success"] = 3
     counters.transitions[NET, "Unhealthy", "PF down"] = 2
@@ -103,7 +103,7 @@ def test_what_was_counted_is_told() -> None:
     assert value(samples, "sriov_agent_scan_seconds_bucket", le="+Inf") == 1
 
 
-def test_the_host_is_told() -> None:
+def test_the_host_is_shown() -> None:
     state = attrs.evolve(STATE, scan=ScanStatus(2, 0.1, 20.0), netlink="open", overruns=4)
     samples = scraped(state)
     assert value(samples, "sriov_agent_functions", kind="netDevice", role="VF") == 2
@@ -114,14 +114,14 @@ def test_the_host_is_told() -> None:
     assert value(samples, "sriov_agent_functions_in_use_by_host") == 0
 
 
-def test_a_pf_whose_name_is_no_text_is_told() -> None:
+def test_a_pf_whose_name_is_not_text_is_shown() -> None:
     odd = pf("0000:3b:00.0", "pf\udcff", num_vfs=1)
     samples = scraped(moment(host(odd, vf("0000:3b:02.0", odd, 0)), pool("net")))
     labels = {"pf": "pf\\udcff", "pf_address": "0000:3b:00.0"}
     assert ("sriov_agent_pf_up", frozenset(labels.items())) in samples
 
 
-def test_the_configuration_is_told() -> None:
+def test_the_configuration_is_shown() -> None:
     config = ConfigStatus("f", True, "bad comma", ("intel.com/x",), reloads=2, failures=1)
     samples = scraped(attrs.evolve(STATE, config=config))
     assert value(samples, "sriov_agent_config_reload_success") == 0
@@ -131,7 +131,7 @@ def test_the_configuration_is_told() -> None:
     assert value(scraped(), "sriov_agent_config_reload_success") == 1
 
 
-def test_held_devices_and_the_process_are_told() -> None:
+def test_metrics_have_held_devices_and_the_process() -> None:
     samples = scraped(moment(NODE, pool("net", {}), held=held("net", VFS[0])))
     assert value(samples, "sriov_agent_held", resource=NET) == 1
     assert value(samples, "process_resident_memory_bytes") > 0
@@ -157,7 +157,7 @@ def test_vf_traffic_has_the_names_and_labels_of_the_metrics_exporter() -> None:
     assert value(samples, "sriov_kubepoddevice", pciAddr=VFS[0].id, dev_type=NET, **pod) == 1
 
 
-def test_what_nobody_counts_is_left_out() -> None:
+def test_counters_that_nobody_counts_are_left_out() -> None:
     carried = VfTraffic(1, 2, 3, 4, None, 6, 7, 8)
     samples = scraped(moment(NODE, pool("net", {})), traffic={PF0.id: {0: carried}})
     names = {name for name, _ in samples if name.startswith("sriov_vf_")}
@@ -165,7 +165,7 @@ def test_what_nobody_counts_is_left_out() -> None:
     assert "sriov_vf_rx_broadcast" not in names
 
 
-def test_traffic_is_left_out_unless_it_was_asked_for() -> None:
+def test_traffic_is_left_out_unless_it_was_requested() -> None:
     names = {name for name, _ in scraped()}
     assert not {n for n in names if n.startswith(("sriov_vf_", "sriov_kubepod"))}
 

@@ -71,7 +71,7 @@ async def test_one_connection_serves_request_after_request(echo: Echo) -> None:
     assert bodies == ["/0", "/1", "/2"]
 
 
-async def test_head_gets_the_head_of_what_get_would_get(echo: Echo) -> None:
+async def test_head_returns_the_headers_of_get(echo: Echo) -> None:
     async with listening(echo.serve) as site:
         client = await site.connect()
         await client.send("HEAD /long HTTP/1.1\nhost: x\n\n")
@@ -129,7 +129,7 @@ async def test_broken_and_oversized_requests_are_refused_and_cut_off(
         assert await client.rest() == b""
 
 
-async def test_long_answers_are_compressed_for_those_who_take_it(echo: Echo) -> None:
+async def test_long_answers_are_compressed_for_clients_that_accept_it(echo: Echo) -> None:
     async with listening(echo.serve) as site:
         packed = await site.get("/long", "accept-encoding: br, gzip\n")
         bare = await site.get("/long")
@@ -149,7 +149,7 @@ async def test_answers_of_1024_bytes_and_more_are_compressed(echo: Echo) -> None
     assert ["content-encoding" in reply.headers for reply in replies] == [False, True]
 
 
-async def test_what_did_not_change_is_said_without_a_body(echo: Echo) -> None:
+async def test_an_unchanged_status_is_answered_without_a_body(echo: Echo) -> None:
     async with listening(echo.serve) as site:
         client = await site.connect()
         reply = await client.get("/unchanged")
@@ -167,7 +167,7 @@ async def test_a_bug_affects_one_answer_and_is_logged(echo: Echo, log_lines: Log
     ]
 
 
-async def test_a_stream_goes_out_piece_by_piece(echo: Echo) -> None:
+async def test_a_stream_is_sent_in_pieces(echo: Echo) -> None:
     async with listening(echo.serve) as site:
         client = await site.connect()
         await client.send("GET /stream HTTP/1.1\nhost: x\n\n")
@@ -177,7 +177,7 @@ async def test_a_stream_goes_out_piece_by_piece(echo: Echo) -> None:
         assert (await client.rest()).startswith(b"3\r\ntwo\r\n")
 
 
-async def test_a_client_that_leaves_ends_its_stream(echo: Echo) -> None:
+async def test_a_stream_ends_when_its_client_disconnects(echo: Echo) -> None:
     async with listening(echo.serve) as site:
         client = await site.connect()
         await client.send("GET /stream HTTP/1.1\nhost: x\n\n")
@@ -215,7 +215,7 @@ async def test_more_streams_than_allowed_are_refused_until_one_ends(echo: Echo) 
         assert (await again.head()).status == 200
 
 
-async def test_streams_that_are_asked_for_at_once_are_counted_before_they_begin(
+async def test_simultaneous_requests_for_streams_are_counted_before_the_streams_start(
     echo: Echo,
 ) -> None:
     async with listening(echo.serve, Limits(streams=4)) as site:
@@ -226,7 +226,7 @@ async def test_streams_that_are_asked_for_at_once_are_counted_before_they_begin(
         assert Counter(head.status for head in heads) == {200: 4, 503: 36}
 
 
-async def test_a_head_request_for_a_stream_gives_its_place_back(echo: Echo) -> None:
+async def test_a_head_request_for_a_stream_frees_its_place(echo: Echo) -> None:
     async with listening(echo.serve, Limits(streams=1, requests=1)) as site:
         for _ in range(3):
             client = await site.connect()
@@ -235,7 +235,7 @@ async def test_a_head_request_for_a_stream_gives_its_place_back(echo: Echo) -> N
             assert await client.rest() == b""
 
 
-async def test_more_requests_than_allowed_are_told_to_come_later(echo: Echo) -> None:
+async def test_more_requests_than_allowed_get_the_answer_to_retry_later(echo: Echo) -> None:
     async with listening(echo.serve, Limits(requests=2)) as site:
         for _ in range(2):
             client = await site.connect()
@@ -251,7 +251,9 @@ async def test_more_requests_than_allowed_are_told_to_come_later(echo: Echo) -> 
 
 
 @pytest.mark.parametrize("path", sorted(PROBES))
-async def test_probes_are_answered_whatever_all_others_ask_at_once(echo: Echo, path: str) -> None:
+async def test_probes_are_answered_during_any_number_of_other_requests(
+    echo: Echo, path: str
+) -> None:
     gate = asyncio.Event()
 
     async def serve(request: Request) -> Answer | Stream:
@@ -269,7 +271,7 @@ async def test_probes_are_answered_whatever_all_others_ask_at_once(echo: Echo, p
         gate.set()
 
 
-async def test_a_thousand_clients_at_once_do_not_keep_a_probe_out(echo: Echo) -> None:
+async def test_a_thousand_clients_at_once_do_not_block_a_probe(echo: Echo) -> None:
     async with listening(echo.serve) as site:
         clients = [asyncio.create_task(site.connect()) for _ in range(1000)]
         assert (await site.get("/healthz")).status == 200
@@ -278,7 +280,7 @@ async def test_a_thousand_clients_at_once_do_not_keep_a_probe_out(echo: Echo) ->
         assert (await site.get("/healthz")).status == 200
 
 
-async def test_more_probes_than_have_places_are_told_to_come_later(echo: Echo) -> None:
+async def test_more_probes_than_allowed_get_the_answer_to_retry_later(echo: Echo) -> None:
     gate = asyncio.Event()
 
     async def serve(request: Request) -> Answer | Stream:
@@ -299,7 +301,9 @@ async def test_more_probes_than_have_places_are_told_to_come_later(echo: Echo) -
         assert statuses.count(200) >= 1
 
 
-async def test_a_client_for_which_no_other_can_go_is_turned_away(echo: Echo) -> None:
+async def test_a_client_is_turned_away_if_no_other_connection_can_be_closed_for_it(
+    echo: Echo,
+) -> None:
     async with listening(echo.serve, Limits(connections=2)) as site:
         for _ in range(2):
             client = await site.connect()
@@ -332,9 +336,7 @@ async def test_a_refused_client_sees_the_end_of_the_answer_while_the_server_wait
 
 
 @pytest.mark.parametrize("said", ["", "GET / HT"])
-async def test_clients_that_ask_for_nothing_make_room_for_one_that_does(
-    echo: Echo, said: str
-) -> None:
+async def test_idle_clients_are_closed_for_one_with_a_request(echo: Echo, said: str) -> None:
     async with listening(echo.serve, Limits(connections=3)) as site:
         following = await site.connect()
         await following.send("GET /stream HTTP/1.1\nhost: x\n\n")
@@ -351,21 +353,21 @@ async def test_clients_that_ask_for_nothing_make_room_for_one_that_does(
         assert await following.reader.readuntil(b"two")
 
 
-async def test_a_client_that_trickles_its_request_is_cut_off(echo: Echo) -> None:
+async def test_a_client_that_sends_its_request_too_slowly_is_disconnected(echo: Echo) -> None:
     async with listening(echo.serve, Limits(head_s=0.05)) as site:
         client = await site.connect()
         await client.send("GET / HT")
         assert await client.rest() == b""
 
 
-async def test_an_idle_client_is_cut_off(echo: Echo) -> None:
+async def test_an_idle_client_is_disconnected(echo: Echo) -> None:
     async with listening(echo.serve, Limits(idle_s=0.05)) as site:
         client = await site.connect()
         await client.get("/")
         assert await client.rest() == b""
 
 
-async def test_a_client_that_does_not_read_is_cut_off() -> None:
+async def test_a_client_that_does_not_read_is_disconnected() -> None:
     async def flood(_: Request) -> Answer:
         return Answer(b"x" * 50_000_000)
 
@@ -395,7 +397,7 @@ async def test_ending_the_server_ends_its_streams(echo: Echo) -> None:
     assert echo.streams_ended == 1
 
 
-async def test_an_address_that_is_taken_is_told_once_and_had_as_soon_as_it_is_free(
+async def test_an_address_that_is_in_use_is_logged_once_and_used_as_soon_as_it_is_free(
     echo: Echo, log_lines: LogLines
 ) -> None:
     taken = socket.create_server(("127.0.0.1", 0))
@@ -412,7 +414,7 @@ async def test_an_address_that_is_taken_is_told_once_and_had_as_soon_as_it_is_fr
     assert "in use" in told["error"]
 
 
-async def test_of_two_clients_that_come_at_once_each_takes_the_place_of_another_idle_client(
+async def test_two_simultaneous_clients_each_replace_another_idle_client(
     echo: Echo,
 ) -> None:
     async with listening(echo.serve, Limits(connections=2)) as site:

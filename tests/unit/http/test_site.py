@@ -43,11 +43,11 @@ class Shown:
         return json.loads((await self.get(path, None, **query)).body)
 
 
-async def test_the_loop_that_answers_lives() -> None:
+async def test_a_loop_that_answers_is_alive() -> None:
     assert await Shown().get("/healthz") == plain("ok\n")
 
 
-async def test_ready_is_200_with_details_and_not_ready_503_with_what_is_missing() -> None:
+async def test_ready_is_200_with_details_and_not_ready_is_503_with_what_is_missing() -> None:
     shown = Shown()
     assert await shown.get("/readyz") == plain("ready\n")
     rejected = ConfigStatus("f", in_force=True, rejected="f:1:2: trailing comma")
@@ -61,11 +61,11 @@ async def test_ready_is_200_with_details_and_not_ready_503_with_what_is_missing(
     )
 
 
-async def test_the_metrics_are_those_of_the_moment() -> None:
+async def test_the_metrics_are_those_of_the_present_state() -> None:
     assert (await Shown().get("/metrics")).body == b"metrics of 1.2.3"
 
 
-async def test_the_status_tells_all_with_the_devices_or_without() -> None:
+async def test_the_status_is_complete_with_or_without_devices() -> None:
     shown = Shown()
     told = await shown.json("/status")
     assert told["ready"] is True
@@ -99,7 +99,7 @@ async def test_an_explanation_is_given_or_the_nearest_names() -> None:
 
 
 @pytest.mark.parametrize("path", ["/status", "/explain", "/metrics", "/readyz"])
-async def test_values_of_additional_info_are_told_nowhere(path: str) -> None:
+async def test_values_of_additional_info_are_in_no_output(path: str) -> None:
     for subject in (VF0.id, "net"):
         assert b"s3cret" not in (await Shown().get(path, subject=subject)).body
 
@@ -110,7 +110,7 @@ async def test_events_are_a_stream() -> None:
     await answer.chunks.aclose()
 
 
-async def test_the_page_and_its_parts_are_there() -> None:
+async def test_the_page_and_its_parts_exist() -> None:
     page = await Shown().get("/")
     assert page.content_type.startswith("text/html")
     assert b"<!doctype html>" in page.body.lower()
@@ -118,7 +118,7 @@ async def test_the_page_and_its_parts_are_there() -> None:
     assert (await Shown().get("/page/page.css")).content_type.startswith("text/css")
 
 
-async def test_the_page_asks_nobody_but_the_agent() -> None:
+async def test_the_page_makes_requests_to_the_agent_only() -> None:
     shown = Shown()
     for path in ("/", *shown.site._parts):
         text = (await shown.get(path)).body.decode()
@@ -128,7 +128,7 @@ async def test_the_page_asks_nobody_but_the_agent() -> None:
 
 
 @pytest.mark.parametrize("path", ["/nothing", "/../etc/passwd", "/page/../site.py", "//"])
-async def test_anything_else_is_not_there_and_the_paths_are_told(path: str) -> None:
+async def test_anything_else_is_missing_and_the_paths_are_named(path: str) -> None:
     answer = await Shown().get(path)
     assert answer.status == 404
     assert b"/readyz" in answer.body
@@ -153,7 +153,7 @@ async def test_a_status_in_which_anything_changed_is_sent_again(changed: dict[st
     assert (await shown.get("/status", {"if-none-match": tag})).status == 200
 
 
-async def test_the_state_is_asked_for_in_the_loop_whatever_is_made_of_it_elsewhere() -> None:
+async def test_the_state_is_read_on_the_loop_and_rendered_elsewhere() -> None:
     loops: list[asyncio.AbstractEventLoop] = []
 
     def state() -> AgentState:

@@ -51,12 +51,16 @@ def test_the_plain_lists_of_old_kubelets_are_read(roots: Roots, path: Path) -> N
     assert read(roots) == {Claim(VF, A, "u1"), Claim(VF, B, "u1")}
 
 
-def test_the_boot_id_of_new_kubelets_does_not_matter(roots: Roots, path: Path) -> None:
+def test_the_boot_id_in_checkpoints_of_new_kubelets_does_not_matter(
+    roots: Roots, path: Path
+) -> None:
     path.write_bytes(checkpoint(("u1", VF, {"0": [A]}), BootID="a-boot"))
     assert read(roots) == {Claim(VF, A, "u1")}
 
 
-def test_a_checkpoint_without_entries_says_that_nothing_is_given(roots: Roots, path: Path) -> None:
+def test_a_checkpoint_without_entries_means_that_no_device_is_allocated(
+    roots: Roots, path: Path
+) -> None:
     path.write_bytes(checkpoint())
     assert read(roots) == set()
 
@@ -84,12 +88,14 @@ def test_a_checkpoint_without_entries_says_that_nothing_is_given(roots: Roots, p
     ],
     ids=range(17),
 )
-def test_what_cannot_be_understood_says_nothing(roots: Roots, path: Path, data: bytes) -> None:
+def test_an_invalid_checkpoint_is_ignored(roots: Roots, path: Path, data: bytes) -> None:
     path.write_bytes(data)
     assert CheckpointReader(roots).read() is None
 
 
-def test_what_is_no_plain_file_says_nothing(roots: Roots, path: Path, tmp_path: Path) -> None:
+def test_a_checkpoint_that_is_not_a_plain_file_is_ignored(
+    roots: Roots, path: Path, tmp_path: Path
+) -> None:
     reader = CheckpointReader(roots)
     assert reader.read() is None
     elsewhere = tmp_path / "other"
@@ -105,7 +111,7 @@ def test_what_is_no_plain_file_says_nothing(roots: Roots, path: Path, tmp_path: 
     assert reader.read() is None
 
 
-def test_a_file_that_changes_is_read_again_and_one_that_goes_says_nothing(
+def test_a_file_that_changes_is_read_again_and_one_that_disappears_is_ignored(
     roots: Roots, path: Path
 ) -> None:
     reader = CheckpointReader(roots)

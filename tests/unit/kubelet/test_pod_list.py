@@ -55,7 +55,7 @@ def read(data: bytes, *resources: str) -> tuple[ContainerAllocation, ...]:
 
 
 @given(ENTRIES)
-def test_what_is_read_is_what_the_generated_decoder_finds(
+def test_the_decoder_has_the_same_result_as_the_generated_one(
     entries: list[tuple[str, str, str, str, list[str]]],
 ) -> None:
     data = encoded(entries)
@@ -63,7 +63,7 @@ def test_what_is_read_is_what_the_generated_decoder_finds(
 
 
 @given(ENTRIES, st.integers(0, 400), st.binary(max_size=8))
-def test_damaged_bytes_are_read_or_are_the_one_foreseen_error(
+def test_damaged_bytes_are_read_or_raise_the_documented_error(
     entries: list[tuple[str, str, str, str, list[str]]], at: int, garbage: bytes
 ) -> None:
     data = encoded(entries)
@@ -99,7 +99,7 @@ def test_unknown_fields_of_every_type_are_skipped() -> None:
     )
 
 
-def test_pods_are_asked_about_until_one_is_accepted() -> None:
+def test_pods_are_requested_until_one_is_accepted() -> None:
     asked: list[tuple[str, str]] = []
 
     def shows_completeness(namespace: str, pod: str) -> bool:

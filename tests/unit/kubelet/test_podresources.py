@@ -41,7 +41,7 @@ OURS = (VF, "intel.com/rdma")
 ANY_POD = AgentPod()
 
 
-async def test_what_pods_hold_is_read_and_other_resources_are_left_out(roots: Roots) -> None:
+async def test_devices_of_pods_are_read_and_other_resources_are_left_out(roots: Roots) -> None:
     with PodResources(roots.kubelet) as service:
         service.holds("web", "app", VF, "b", "c")
         service.holds("web", "app", VF, "a")
@@ -77,7 +77,7 @@ async def test_a_longer_reply_is_refused(roots: Roots, caplog: pytest.LogCapture
     assert "over the limit" in caplog.records[0].fields["error"]  # type: ignore[attr-defined]
 
 
-async def test_a_kubelet_without_the_service_is_said_once(
+async def test_a_kubelet_without_the_service_is_logged_once(
     roots: Roots, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(5):
@@ -85,7 +85,7 @@ async def test_a_kubelet_without_the_service_is_said_once(
     assert [r.message for r in caplog.records] == ["kubelet.pod_resources_unavailable"]
 
 
-async def test_a_kubelet_that_does_not_answer_leaves_the_loop_alone(roots: Roots) -> None:
+async def test_a_kubelet_that_does_not_answer_does_not_block_the_loop(roots: Roots) -> None:
     service = PodResources(roots.kubelet)
     service.hang = threading.Event()
     with service:
@@ -99,7 +99,9 @@ async def test_a_kubelet_that_does_not_answer_leaves_the_loop_alone(roots: Roots
     assert turns > 100
 
 
-async def test_a_peer_that_hangs_up_at_once_is_an_unavailable_kubelet(roots: Roots) -> None:
+async def test_a_peer_that_closes_the_connection_at_once_is_an_unavailable_kubelet(
+    roots: Roots,
+) -> None:
     roots.pod_resources_socket.parent.mkdir()
     server = await asyncio.start_unix_server(
         lambda _, writer: writer.close(), roots.pod_resources_socket
@@ -108,7 +110,7 @@ async def test_a_peer_that_hangs_up_at_once_is_an_unavailable_kubelet(roots: Roo
         assert await list_pod_resources(roots, OURS, ANY_POD) is None
 
 
-async def test_a_socket_on_which_nobody_listens_is_an_unavailable_kubelet(roots: Roots) -> None:
+async def test_a_socket_without_a_listener_is_an_unavailable_kubelet(roots: Roots) -> None:
     roots.pod_resources_socket.parent.mkdir()
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(str(roots.pod_resources_socket))
@@ -169,14 +171,14 @@ class Rhythm:
 
 
 @pytest.mark.looptime
-async def test_nothing_is_asked_while_nothing_is_held() -> None:
+async def test_pod_resources_is_not_read_while_no_device_is_held() -> None:
     rhythm = Rhythm(PodAllocations())
     await rhythm.run(3600)
     assert rhythm.asked_at == []
 
 
 @pytest.mark.looptime
-async def test_while_something_is_held_kubelet_is_asked_each_half_minute() -> None:
+async def test_while_a_device_is_held_kubelet_is_asked_every_half_minute() -> None:
     rhythm = Rhythm(HELD, HELD, HELD, PodAllocations())
     await rhythm.run(3600)
     assert rhythm.asked_at == [30, 60, 90]
@@ -184,21 +186,21 @@ async def test_while_something_is_held_kubelet_is_asked_each_half_minute() -> No
 
 
 @pytest.mark.looptime
-async def test_an_allocation_is_followed_by_a_question_and_by_one_more_later() -> None:
+async def test_after_an_allocation_pod_resources_is_read_and_once_more_later() -> None:
     rhythm = Rhythm(PodAllocations())
     await rhythm.run(3600, (10, ALLOCATED), (10.5, ALLOCATED))
     assert rhythm.asked_at == [11, 41]
 
 
 @pytest.mark.looptime
-async def test_many_allocations_are_asked_about_in_turns_of_five_seconds() -> None:
+async def test_for_many_allocations_pod_resources_is_read_every_five_seconds() -> None:
     rhythm = Rhythm(PodAllocations(), HELD, HELD, HELD, HELD, HELD)
     await rhythm.run(20, *((10 + i / 10, ALLOCATED) for i in range(60)))
     assert rhythm.asked_at == [11, 16]
 
 
 @pytest.mark.looptime
-async def test_a_kubelet_silent_at_start_is_asked_again_until_it_answers() -> None:
+async def test_a_kubelet_that_does_not_answer_at_the_start_is_asked_again_until_it_does() -> None:
     rhythm = Rhythm(None, *[None] * 7, PodAllocations())
     await rhythm.run(3600)
     quick = [0.03, 0.06, 0.09, 0.12, 0.15]
@@ -207,14 +209,14 @@ async def test_a_kubelet_silent_at_start_is_asked_again_until_it_answers() -> No
 
 
 @pytest.mark.looptime
-async def test_a_question_without_an_answer_is_asked_again_soon() -> None:
+async def test_a_request_without_an_answer_is_repeated_soon() -> None:
     rhythm = Rhythm(HELD, None, None, HELD)
     await rhythm.run(50)
     assert rhythm.asked_at == pytest.approx([30, 30.03, 30.06])
 
 
 @pytest.mark.looptime
-async def test_what_is_allocated_before_it_runs_is_asked_about() -> None:
+async def test_devices_allocated_before_the_poller_runs_are_requested() -> None:
     rhythm = Rhythm(PodAllocations())
     rhythm.bus.publish(ALLOCATED)
     await rhythm.run(20)
@@ -222,7 +224,7 @@ async def test_what_is_allocated_before_it_runs_is_asked_about() -> None:
 
 
 @pytest.mark.looptime
-async def test_a_new_kubelet_is_asked_soon() -> None:
+async def test_a_new_kubelet_is_asked_soon_after_its_start() -> None:
     rhythm = Rhythm(PodAllocations())
     await rhythm.run(20, (10, KubeletSocketAppeared()))
     assert rhythm.asked_at == [11]
@@ -230,7 +232,7 @@ async def test_a_new_kubelet_is_asked_soon() -> None:
 
 @pytest.mark.looptime
 @pytest.mark.parametrize("second", [HELD, PodAllocations()])
-async def test_a_new_kubelet_that_forgets_devices_is_asked_once_more(
+async def test_a_new_kubelet_that_omits_devices_is_asked_again(
     second: PodAllocations,
 ) -> None:
     """Until it has heard of its pods it may know of none."""
@@ -241,7 +243,7 @@ async def test_a_new_kubelet_that_forgets_devices_is_asked_once_more(
 
 
 @pytest.mark.looptime
-async def test_a_new_kubelet_that_knows_all_devices_is_believed_at_once() -> None:
+async def test_an_answer_of_a_new_kubelet_with_all_devices_counts_at_once() -> None:
     rhythm = Rhythm(HELD, HELD)
     await rhythm.run(20, (10, KubeletSocketAppeared()))
     assert rhythm.believed() == [(11, HELD)]
@@ -249,7 +251,7 @@ async def test_a_new_kubelet_that_knows_all_devices_is_believed_at_once() -> Non
 
 
 @pytest.mark.looptime
-async def test_what_a_doubtful_answer_lists_is_published_at_once() -> None:
+async def test_devices_in_an_unconfirmed_answer_are_published_at_once() -> None:
     rhythm = Rhythm(HELD, PodAllocations())
     await rhythm.run(12, (10, KubeletSocketAppeared()))
     assert rhythm.told == [PodResourcesRead(PARTIAL, 11, NOTHING)]
@@ -264,9 +266,7 @@ async def test_an_answer_before_kubelet_knows_its_pods_frees_nothing() -> None:
 
 
 @pytest.mark.looptime
-async def test_a_loss_that_the_checkpoint_contradicts_is_believed_from_the_second_answer_on() -> (
-    None
-):
+async def test_a_loss_that_the_checkpoint_contradicts_counts_from_the_second_answer_on() -> None:
     rhythm = Rhythm(HELD, PodAllocations(), PodAllocations(), claims=CLAIMED)
     await rhythm.run(60)
     assert rhythm.asked_at == [30, 35]
@@ -274,14 +274,14 @@ async def test_a_loss_that_the_checkpoint_contradicts_is_believed_from_the_secon
 
 
 @pytest.mark.looptime
-async def test_a_kubelet_that_restarts_while_it_is_doubted_is_doubted_again() -> None:
+async def test_the_answers_of_a_kubelet_that_restarts_again_need_confirmation_again() -> None:
     rhythm = Rhythm(HELD, PodAllocations(), PodAllocations(), PodAllocations())
     await rhythm.run(40, (10, KubeletSocketAppeared()), (12, KubeletSocketAppeared()))
     assert rhythm.believed() == [(21, PodAllocations())]
 
 
 @pytest.mark.looptime
-async def test_a_question_under_way_at_the_start_is_the_first_answer() -> None:
+async def test_a_request_in_progress_at_the_start_gives_the_first_answer() -> None:
     rhythm = Rhythm(None)
     under_way: asyncio.Future[PodResourcesRead] = asyncio.Future()
     under_way.set_result(PodResourcesRead(HELD, 0.0))
@@ -311,7 +311,7 @@ async def test_decoding_is_part_of_the_time_limit(
         (AgentPod(), True),
     ],
 )
-async def test_an_answer_is_complete_once_it_has_the_agents_own_pod(
+async def test_an_answer_is_complete_if_it_has_the_agents_own_pod(
     roots: Roots, sources: AgentPod, *, is_complete: bool
 ) -> None:
     with PodResources(roots.kubelet) as service:

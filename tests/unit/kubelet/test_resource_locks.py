@@ -96,7 +96,7 @@ def test_a_free_resource_is_locked_and_the_file_names_the_process(roots: Roots) 
     assert not lock_file(roots, A).exists()
 
 
-async def test_two_processes_with_disjoint_resources_both_have_theirs(roots: Roots) -> None:
+async def test_two_processes_with_disjoint_resources_both_get_their_locks(roots: Roots) -> None:
     async with holder(roots, A):
         with ResourceLocks(roots, Bus()) as locks:
             assert locks.want({B}) == {B}
@@ -119,7 +119,7 @@ async def test_only_the_shared_resource_waits_and_the_holder_is_named(
 
 
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM, None], ids=str)
-async def test_a_resource_is_taken_over_when_its_holder_ends_however_it_ends(
+async def test_a_resource_is_taken_over_when_its_holder_ends_in_any_way(
     roots: Roots, end: signal.Signals | None
 ) -> None:
     bus = Bus()
@@ -137,7 +137,7 @@ async def test_a_resource_is_taken_over_when_its_holder_ends_however_it_ends(
             await heard.until("lock.acquired")
 
 
-async def test_a_resource_that_a_live_holder_gives_up_is_taken_over(roots: Roots) -> None:
+async def test_a_resource_that_a_running_holder_releases_is_taken_over(roots: Roots) -> None:
     first_bus, bus = Bus(), Bus()
     with ResourceLocks(roots, first_bus) as first, ResourceLocks(roots, bus) as second:
         first.want({A, B})
@@ -171,7 +171,7 @@ async def test_the_lock_on_a_file_that_was_replaced_does_not_count(roots: Roots)
         assert second.want({A}) == frozenset()
 
 
-def test_a_lock_that_is_wanted_again_before_its_server_ended_is_kept(roots: Roots) -> None:
+def test_a_lock_that_is_needed_again_before_its_server_ended_is_kept(roots: Roots) -> None:
     bus = Bus()
     with ResourceLocks(roots, bus) as locks, ResourceLocks(roots, Bus()) as second:
         locks.want({A})
@@ -181,7 +181,7 @@ def test_a_lock_that_is_wanted_again_before_its_server_ended_is_kept(roots: Root
         assert second.want({A}) == frozenset()
 
 
-def test_a_resource_that_is_no_longer_wanted_is_not_waited_for(roots: Roots) -> None:
+def test_the_agent_does_not_wait_for_a_resource_that_it_no_longer_needs(roots: Roots) -> None:
     with ResourceLocks(roots, Bus()) as first, ResourceLocks(roots, Bus()) as second:
         first.want({A})
         second.want({A})
@@ -208,7 +208,7 @@ def test_a_resource_whose_name_is_longer_than_a_file_name_may_be_has_a_lock(root
         assert second.others() == {long[0]}
 
 
-def test_what_a_killed_process_left_behind_is_nobodys(roots: Roots) -> None:
+def test_files_of_a_killed_process_belong_to_nobody(roots: Roots) -> None:
     with ResourceLocks(roots, Bus()) as locks:
         locks.want({A})
         left = lock_file(roots, A).read_bytes()
@@ -218,7 +218,7 @@ def test_what_a_killed_process_left_behind_is_nobodys(roots: Roots) -> None:
         assert locks.want({A}) == {A}
 
 
-def test_kubelets_sweep_leaves_the_locks_in_place(roots: Roots) -> None:
+def test_kubelets_cleaning_at_its_start_leaves_the_locks_in_place(roots: Roots) -> None:
     with ResourceLocks(roots, Bus()) as locks:
         locks.want({A})
         for path in roots.device_plugins.iterdir():
@@ -256,7 +256,7 @@ async def test_a_waiting_process_follows_its_holder_into_a_replaced_folder(roots
             await until(bus, lambda: second.want({A}) == {A})
 
 
-def test_the_locks_follow_to_the_folder_that_the_next_agent_would_ask_first(roots: Roots) -> None:
+def test_the_locks_move_to_the_folder_that_the_next_agent_would_try_first(roots: Roots) -> None:
     bus = Bus()
     roots.plugins_registry.mkdir()
     with ResourceLocks(roots, bus) as locks, ResourceLocks(roots, Bus()) as second:
@@ -312,7 +312,7 @@ def test_a_folder_that_cannot_be_written_is_one_warning(
 
 
 @pytest.mark.parametrize("call", ["listdir", "mkdir"])
-async def test_after_a_hang_of_kubelets_folders_the_resources_are_locked(
+async def test_after_kubelets_folders_hung_the_resources_are_locked(
     roots: Roots, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     answers, bus, original = threading.Event(), Bus(), getattr(os, call)
@@ -391,7 +391,7 @@ def test_a_holder_whose_lock_file_cannot_be_read_has_no_name(roots: Roots) -> No
         assert second.waiting == {A: "an agent that did not write its name"}
 
 
-def test_a_lost_folder_takes_no_resource_away(roots: Roots) -> None:
+def test_a_lost_folder_removes_no_resource(roots: Roots) -> None:
     bus = Bus()
     changes: list[object] = []
     bus.on(ResourceLocksChanged, changes.append)
@@ -404,7 +404,7 @@ def test_a_lost_folder_takes_no_resource_away(roots: Roots) -> None:
 
 
 @pytest.mark.parametrize("is_ending", [True, False])
-async def test_a_lock_is_released_at_once_though_kubelets_folders_hang(
+async def test_a_lock_is_released_at_once_while_kubelets_folders_hang(
     roots: Roots, monkeypatch: pytest.MonkeyPatch, *, is_ending: bool
 ) -> None:
     answers, bus, original = threading.Event(), Bus(), os.listdir

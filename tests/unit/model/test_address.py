@@ -61,7 +61,7 @@ BDF = st.builds(
 
 
 @given(BDF)
-def test_the_normal_form_of_a_normal_form_is_itself_whatever_its_case(bdf: str) -> None:
+def test_the_normal_form_of_a_normal_form_is_itself_in_any_case(bdf: str) -> None:
     assert parse_bdf(bdf) == bdf == parse_bdf(bdf.upper())
 
 
@@ -91,7 +91,7 @@ def test_hex_ids_come_into_four_lower_case_digits(text: str, hex_id: str) -> Non
 @pytest.mark.parametrize(
     "text", ["", "0x", "x8086", "80867", "0x10000", "808g", "-1", "8 086", "\u0663"]
 )
-def test_what_is_no_16_bit_hex_number_is_refused_by_name(text: str) -> None:
+def test_a_text_that_is_not_a_16_bit_hex_number_is_named_in_the_error(text: str) -> None:
     with pytest.raises(ValueError, match="is not a 16-bit hexadecimal id") as refused:
         parse_hex_id(text)
     assert repr(text) in str(refused.value)

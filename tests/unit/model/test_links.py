@@ -16,7 +16,7 @@ def links(*facts: LinkFact) -> Links:
     return made
 
 
-def test_what_netlink_told_takes_the_place_of_what_was_scanned_and_the_rest_stays() -> None:
+def test_netlink_messages_replace_scanned_states_and_the_rest_stays() -> None:
     assert links(TOLD).newest(SCANNED) == Netdev(
         "pf0",
         ifindex=5,
@@ -28,14 +28,14 @@ def test_what_netlink_told_takes_the_place_of_what_was_scanned_and_the_rest_stay
     )
 
 
-def test_of_an_interface_that_netlink_told_nothing_of_the_scan_is_the_newest_word() -> None:
+def test_for_an_interface_without_a_netlink_message_the_scan_has_the_latest_state() -> None:
     assert links(LinkFact(6, "pf1")).newest(SCANNED) is SCANNED
     assert Links().newest(SCANNED) is SCANNED
     assert Links().newest(None) is None
     assert links(TOLD).fact(None) is None
 
 
-def test_an_interface_that_left_the_namespace_has_no_newest_state() -> None:
+def test_an_interface_that_left_the_namespace_has_no_latest_state() -> None:
     assert links(LinkFact(5, "pf0", gone=True)).newest(SCANNED) is None
 
 
@@ -66,21 +66,21 @@ def test_an_interface_that_left_the_namespace_has_no_newest_state() -> None:
         "a stranger",
     ],
 )
-def test_an_interface_is_known_by_name_and_number_together_then_by_either(
+def test_an_interface_is_identified_by_name_and_number_together_then_by_either(
     facts: list[LinkFact], netdev: Netdev, found: int | None
 ) -> None:
     fact = links(*facts).fact(netdev)
     assert (fact.ifindex if fact else None) == found
 
 
-def test_an_event_that_tells_no_policies_keeps_those_known() -> None:
+def test_an_event_without_policies_keeps_the_known_ones() -> None:
     policies = {0: VfLinkPolicy.DISABLE}
     made = links(LinkFact(5, "pf0", vf_policies=policies), LinkFact(5, "pf0", carrier=True))
     assert made.by_ifindex[5] == LinkFact(5, "pf0", carrier=True, vf_policies=policies)
     assert made.with_fact(LinkFact(5, "pf0", vf_policies={})).by_ifindex[5].vf_policies == {}
 
 
-def test_a_fact_more_leaves_the_earlier_value_as_it_was() -> None:
+def test_adding_a_fact_does_not_change_the_earlier_value() -> None:
     before = links(TOLD)
     after = before.with_fact(LinkFact(5, "pf0", carrier=True))
     assert before.by_ifindex == {5: TOLD}

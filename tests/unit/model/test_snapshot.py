@@ -18,7 +18,7 @@ def test_snapshots_of_different_hosts_are_not_equal() -> None:
     assert attrs.evolve(NODE, nodes=HostNodes(rdma_cm=True)) != NODE
 
 
-def test_the_pf_of_a_function_is_found_where_it_is_on_this_host() -> None:
+def test_the_pf_of_a_function_is_found_if_it_is_on_this_host() -> None:
     assert [NODE.pf_of(d) for d in NODE.devices] == [None, PF0, PF0, PF0, PF0]
     assert NODE.pf_of(vf("0000:99:02.0", pf("0000:99:00.0"))) is None
 
@@ -46,7 +46,7 @@ def test_the_first_netdev_of_a_function_is_its_netdev() -> None:
     assert GUEST.netdev is None
 
 
-def test_rdma_is_offered_by_a_device_that_is_here_or_by_devlinks_word() -> None:
+def test_rdma_is_available_by_a_device_on_the_host_or_by_devlinks_parameter() -> None:
     assert not GUEST.is_rdma
     assert attrs.evolve(GUEST, rdma=(RdmaDevice("mlx5_0"),)).is_rdma
     assert attrs.evolve(GUEST, rdma_enabled=True).is_rdma

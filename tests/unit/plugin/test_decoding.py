@@ -72,7 +72,7 @@ def test_an_allocation_is_read_as_it_was_written(containers: list[list[str]]) ->
 
 
 @given(PREFERENCES, st.data())
-def test_damaged_bytes_are_read_as_google_reads_them_or_refused(
+def test_damaged_bytes_are_read_as_by_googles_library_or_refused(
     containers: list[tuple[list[str], list[str], int]], data: st.DataObject
 ) -> None:
     damaged = bytearray(preference(containers))
@@ -108,7 +108,7 @@ def test_a_number_that_ends_after_its_container_is_refused(field: bytes) -> None
     assert status_of(cut_off + whole, v1beta1.PreferredAllocationRequest) is Status.INVALID_ARGUMENT
 
 
-def test_unknown_fields_are_passed_over() -> None:
+def test_unknown_fields_are_ignored() -> None:
     unknown = b"\x50\x07" + b"\x5a\x01x" + b"\x65abcd" + b"\x69abcdefgh"
     assert read_allocation(unknown + b"\x0a\x03\x0a\x01a" + unknown) == [["a"]]
 
@@ -119,18 +119,18 @@ def test_a_few_mib_of_empty_fields_are_refused_at_once() -> None:
     assert status_of(b"\x0a\x80\x80\x80\x01" + b"\x0a\x00" * 2**20) is Status.RESOURCE_EXHAUSTED
 
 
-def test_the_largest_pools_request_is_taken() -> None:
+def test_a_request_of_the_largest_possible_pool_is_accepted() -> None:
     ids = [f"0000:{i:04x}:00.0" for i in range(135_000)]
     assert read_preference(preference([(ids, ids, 1)])) == [(ids, ids, 1)]
     assert 2 * len(ids) < MAX_FIELDS
 
 
-def test_more_containers_than_any_kubelet_asks_for_are_refused() -> None:
+def test_more_containers_than_any_kubelet_requests_are_refused() -> None:
     assert len(read_allocation(b"\x0a\x00" * MAX_CONTAINERS)) == MAX_CONTAINERS
     assert status_of(b"\x0a\x00" * (MAX_CONTAINERS + 1)) is Status.RESOURCE_EXHAUSTED
 
 
-def test_requests_that_name_no_devices_are_small() -> None:
+def test_requests_without_devices_are_small() -> None:
     assert CODEC.decode(b"", v1beta1.Empty) == v1beta1.Empty()
     too_long = b"\x00" * (MAX_OTHER_BYTES + 1)
     assert status_of(too_long, v1beta1.Empty) is Status.RESOURCE_EXHAUSTED

@@ -93,7 +93,7 @@ async def test_a_stream_gets_the_list_at_once_and_each_newer_one(device_list: De
     await stream.end()
 
 
-async def test_a_slow_stream_gets_the_newest_list_and_none_in_between(
+async def test_a_slow_stream_gets_the_newest_list_and_skips_those_in_between(
     device_list: DeviceList, notes: Notes
 ) -> None:
     stream = Stream(device_list)
@@ -205,7 +205,7 @@ async def test_an_older_stream_that_hangs_in_a_send_is_cancelled(device_list: De
     await newer.end()
 
 
-async def test_a_stream_that_breaks_is_lost_and_one_asked_to_end_is_not(
+async def test_a_stream_that_breaks_is_reported_as_lost_and_one_that_the_agent_ends_is_not(
     device_list: DeviceList, notes: Notes
 ) -> None:
     stream = Stream(device_list)

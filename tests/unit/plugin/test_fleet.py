@@ -31,9 +31,7 @@ def registry(roots: Roots, *, watcher: bool) -> Path:
 
 
 @WAYS
-async def test_a_kubelet_root_that_leaves_little_room_gets_short_names(
-    roots: Roots, *, watcher: bool
-) -> None:
+async def test_a_long_kubelet_root_gets_short_socket_names(roots: Roots, *, watcher: bool) -> None:
     shortest = f"/..{socket_token(10**6, '0' * 8)}.sock"
     free = 107 - len(shortest) - 12 - len(f"{roots.host}//plugins_registry")
     roots = attrs.evolve(roots, kubelet_dir="/" + "k" * free)
@@ -48,7 +46,7 @@ async def test_a_kubelet_root_that_leaves_little_room_gets_short_names(
             assert len(name) < len(resource)
 
 
-async def test_a_kubelet_root_without_room_is_refused_before_anything_is_bound(
+async def test_a_kubelet_root_that_is_too_long_is_refused_before_a_socket_is_bound(
     roots: Roots,
 ) -> None:
     roots = attrs.evolve(roots, kubelet_dir="/" + "k" * 80)
@@ -60,7 +58,7 @@ async def test_a_kubelet_root_without_room_is_refused_before_anything_is_bound(
 
 
 @WAYS
-async def test_dead_sockets_of_an_earlier_run_are_gone_once_it_starts(
+async def test_unused_sockets_of_an_earlier_run_are_removed_at_the_start(
     roots: Roots, *, watcher: bool
 ) -> None:
     folder = registry(roots, watcher=watcher)
@@ -104,7 +102,7 @@ async def test_a_registration_without_a_stream_is_tried_again(
             assert error == f"{VF}: registered, but kubelet did not ask for the list within 0.05 s"
 
 
-async def test_a_socket_that_no_watcher_dials_gets_a_fresh_name(roots: Roots) -> None:
+async def test_a_socket_to_which_no_watcher_connects_gets_a_new_name(roots: Roots) -> None:
     roots.plugins_registry.mkdir()
     async with running_fleet(roots, limits=Limits(undialled_s=0.05)) as node:
         node.fleet.apply((offer(VF, "a"),))
@@ -114,7 +112,7 @@ async def test_a_socket_that_no_watcher_dials_gets_a_fresh_name(roots: Roots) ->
         assert len(plugin_sockets(roots.plugins_registry)) <= 1
 
 
-async def test_repeated_failures_are_one_line_until_it_works(
+async def test_repeated_failures_are_one_line_until_a_success(
     roots: Roots, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)

@@ -62,7 +62,7 @@ async def test_a_changed_list_is_one_push_and_an_equal_one_none(roots: Roots) ->
         assert kubelet.count(VF) == 1
 
 
-async def test_a_kubelet_that_comes_later_gets_exactly_one_registration(roots: Roots) -> None:
+async def test_a_kubelet_that_starts_later_gets_exactly_one_registration(roots: Roots) -> None:
     async with running_fleet(roots) as node:
         node.fleet.apply((offer(VF, "a"),))
         await node.until(lambda: len(node.of(RegistrationFailed)) == 3)
@@ -108,7 +108,7 @@ async def test_an_unlinked_socket_is_created_again_and_registered(roots: Roots) 
             assert node.state(VF).generation == 2
 
 
-async def test_a_socket_that_another_file_replaced_is_created_again_and_registered(
+async def test_a_socket_that_was_replaced_by_another_file_is_created_again_and_registered(
     roots: Roots,
 ) -> None:
     with Kubelet(roots.kubelet) as kubelet:
@@ -122,7 +122,9 @@ async def test_a_socket_that_another_file_replaced_is_created_again_and_register
             assert node.state(VF).generation == 2
 
 
-async def test_an_emptied_folder_with_a_new_kubelet_sock_is_survived(roots: Roots) -> None:
+async def test_after_a_folder_is_emptied_and_kubelet_sock_is_new_the_agent_works(
+    roots: Roots,
+) -> None:
     with Kubelet(roots.kubelet) as kubelet:
         async with running_fleet(roots) as node:
             node.fleet.apply((offer(VF, "a"), offer("intel.com/other", "x")))
@@ -135,7 +137,7 @@ async def test_an_emptied_folder_with_a_new_kubelet_sock_is_survived(roots: Root
             await node.kubelet_has(kubelet, "intel.com/other", "x")
 
 
-async def test_a_removed_and_recreated_folder_is_survived(roots: Roots) -> None:
+async def test_after_a_folder_is_removed_and_recreated_the_agent_works(roots: Roots) -> None:
     with Kubelet(roots.kubelet) as kubelet:
         async with running_fleet(roots) as node:
             node.fleet.apply((offer(VF, "a"),))
@@ -169,7 +171,9 @@ async def test_a_refusal_is_retried_until_kubelet_accepts(roots: Roots) -> None:
             assert "refused by the test" in failures[0].error
 
 
-async def test_a_kubelet_that_hangs_in_register_is_left_for_its_successor(roots: Roots) -> None:
+async def test_a_kubelet_that_hangs_in_register_is_abandoned_for_its_successor(
+    roots: Roots,
+) -> None:
     kubelet = Kubelet(roots.kubelet)
     kubelet.hang = threading.Event()
     with kubelet:
@@ -198,7 +202,9 @@ async def test_unchanged_pools_see_no_interruption_when_others_change(roots: Roo
             assert stream.is_active()
 
 
-async def test_a_retired_pool_says_empty_then_ends_and_leaves_no_socket(roots: Roots) -> None:
+async def test_a_removed_pool_sends_an_empty_list_then_ends_and_leaves_no_socket(
+    roots: Roots,
+) -> None:
     with Kubelet(roots.kubelet) as kubelet:
         async with running_fleet(roots) as node:
             node.fleet.apply((offer(VF, "a"),))
@@ -236,7 +242,7 @@ async def test_the_state_of_a_resource_has_the_time_of_its_last_change(roots: Ro
             assert before_s < opened_s < node.state(VF).since_s
 
 
-async def test_a_bug_in_the_watch_of_the_sockets_ends_the_fleet_with_its_exception(
+async def test_an_unexpected_exception_in_the_watch_of_the_sockets_ends_the_fleet(
     roots: Roots, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def look_at(_: Path) -> None:
@@ -252,7 +258,7 @@ async def test_a_bug_in_the_watch_of_the_sockets_ends_the_fleet_with_its_excepti
             await asyncio.Event().wait()
 
 
-async def test_a_pool_that_another_process_serves_now_ends_without_an_empty_list(
+async def test_a_pool_that_another_process_serves_ends_without_an_empty_list(
     roots: Roots,
 ) -> None:
     with Kubelet(roots.kubelet) as kubelet:
@@ -290,7 +296,7 @@ async def test_closing_keeps_the_capacity_and_removes_the_plugin_sockets(roots: 
         assert plugin_sockets(roots.device_plugins) == []
 
 
-async def test_an_answer_under_way_is_given_before_the_fleet_closes(roots: Roots) -> None:
+async def test_an_answer_in_progress_is_sent_before_the_fleet_closes(roots: Roots) -> None:
     answers = FixedAnswers()
     with Kubelet(roots.kubelet) as kubelet:
         async with running_fleet(roots, answers=answers) as node:
@@ -302,7 +308,7 @@ async def test_an_answer_under_way_is_given_before_the_fleet_closes(roots: Roots
         assert dict((await asked).envs) == {"IDS": "slow"}
 
 
-async def test_an_answer_under_way_is_given_though_the_stream_drops_meanwhile(
+async def test_an_answer_in_progress_is_sent_even_if_the_stream_ends_meanwhile(
     roots: Roots,
 ) -> None:
     answers = FixedAnswers()
@@ -338,7 +344,7 @@ def _has_registered(kubelet: Kubelet, count: int) -> bool:
     return kubelet.count(VF) == count
 
 
-async def test_streams_that_end_soon_are_answered_with_growing_delays_and_logged_once(
+async def test_streams_that_end_soon_are_registered_again_with_growing_delays_and_logged_once(
     roots: Roots,
 ) -> None:
     drops = QUICK_TRIES + 1
@@ -361,7 +367,7 @@ async def test_a_stable_stream_is_answered_at_once_and_logged_each_time(
     assert [name for name, _ in heard.events].count("plugin.stream_lost") == 3
 
 
-async def test_a_fault_in_an_answer_ends_the_fleet_with_its_exception(roots: Roots) -> None:
+async def test_an_unexpected_exception_in_an_answer_ends_the_fleet(roots: Roots) -> None:
     with Kubelet(roots.kubelet) as kubelet:
         with pytest.RaisesGroup(ZeroDivisionError):
             async with running_fleet(roots) as node:

@@ -39,7 +39,7 @@ async def test_the_watcher_finds_the_socket_and_gets_one_full_list(roots: Roots)
     assert not list(roots.plugins_registry.iterdir())
 
 
-async def test_a_refusal_is_followed_by_a_socket_with_a_fresh_name(roots: Roots) -> None:
+async def test_a_refusal_is_followed_by_a_socket_with_a_new_name(roots: Roots) -> None:
     kubelet = Kubelet(roots.kubelet, watcher=True)
     kubelet.refusals = 1
     with kubelet:
@@ -52,7 +52,7 @@ async def test_a_refusal_is_followed_by_a_socket_with_a_fresh_name(roots: Roots)
             assert node.state(VF).generation == 2
 
 
-async def test_a_lost_stream_brings_a_socket_with_a_fresh_name(roots: Roots) -> None:
+async def test_a_lost_stream_causes_a_socket_with_a_new_name(roots: Roots) -> None:
     with Kubelet(roots.kubelet, watcher=True) as kubelet:
         async with running_fleet(roots) as node:
             node.fleet.apply((offer(VF, "a"),))
@@ -78,7 +78,7 @@ async def test_a_restarted_kubelet_finds_the_pool_again(roots: Roots) -> None:
             assert kubelet.count(VF) == 21
 
 
-async def test_a_kubelet_that_comes_later_finds_the_waiting_socket(roots: Roots) -> None:
+async def test_a_kubelet_that_starts_later_finds_the_waiting_socket(roots: Roots) -> None:
     async with running_fleet(roots) as node:
         node.fleet.apply((offer(VF, "a"),))
         await until_served(roots.plugins_registry)
@@ -99,7 +99,7 @@ async def test_an_unlinked_socket_is_created_again(roots: Roots) -> None:
             await node.kubelet_has(kubelet, VF, "a")
 
 
-async def test_a_removed_and_recreated_registry_is_survived(roots: Roots) -> None:
+async def test_after_a_registry_is_removed_and_recreated_the_agent_works(roots: Roots) -> None:
     with Kubelet(roots.kubelet, watcher=True) as kubelet:
         async with running_fleet(roots, mode="watcher") as node:
             node.fleet.apply((offer(VF, "a"),))
@@ -111,7 +111,7 @@ async def test_a_removed_and_recreated_registry_is_survived(roots: Roots) -> Non
             await node.kubelet_has(kubelet, VF, "a")
 
 
-async def test_auto_goes_the_legacy_way_once_the_registry_is_gone(roots: Roots) -> None:
+async def test_auto_uses_the_legacy_method_once_the_registry_is_gone(roots: Roots) -> None:
     with Kubelet(roots.kubelet, watcher=True) as kubelet:
         async with running_fleet(roots) as node:
             node.fleet.apply((offer(VF, "a"),))
@@ -134,7 +134,7 @@ async def test_auto_switches_to_a_registry_that_appears_while_it_waits(roots: Ro
             assert {r.way for r in kubelet.registrations} == {"watcher"}
 
 
-async def test_a_registry_that_nobody_watches_leads_to_the_legacy_way_with_one_warning(
+async def test_a_registry_that_kubelet_does_not_watch_leads_to_the_legacy_method_with_one_warning(
     roots: Roots,
 ) -> None:
     resources = [f"intel.com/p{i}" for i in range(4)]
@@ -154,7 +154,7 @@ async def test_a_registry_that_nobody_watches_leads_to_the_legacy_way_with_one_w
     assert [name for name, _ in heard.events].count("plugin.unwatched") == 1
 
 
-async def test_a_kubelet_that_watches_the_registry_after_all_gets_no_second_registration(
+async def test_a_kubelet_that_uses_the_registry_late_gets_no_second_registration(
     roots: Roots,
 ) -> None:
     with Kubelet(roots.kubelet) as kubelet:
@@ -170,7 +170,7 @@ async def test_a_kubelet_that_watches_the_registry_after_all_gets_no_second_regi
 
 
 @pytest.mark.parametrize("left", ["a socket", "nothing"])
-async def test_a_kubelet_that_is_down_for_long_does_not_change_the_way(
+async def test_a_kubelet_that_is_down_for_long_does_not_change_the_method(
     roots: Roots, left: str
 ) -> None:
     with Kubelet(roots.kubelet, watcher=True):
@@ -189,7 +189,7 @@ async def test_a_kubelet_that_is_down_for_long_does_not_change_the_way(
             await node.kubelet_has(kubelet, VF, "a")
 
 
-async def test_the_watcher_is_tried_again_where_kubelet_refuses_the_legacy_way(
+async def test_the_watcher_is_tried_again_if_kubelet_refuses_the_legacy_method(
     roots: Roots,
 ) -> None:
     kubelet = Kubelet(roots.kubelet)
@@ -204,7 +204,7 @@ async def test_the_watcher_is_tried_again_where_kubelet_refuses_the_legacy_way(
             assert "refused by the test" in errors[1]
 
 
-async def test_the_watchers_way_is_kept_where_it_is_asked_for(roots: Roots) -> None:
+async def test_the_watcher_method_is_kept_if_it_is_configured(roots: Roots) -> None:
     limits = Limits(unwatched_s=0.02, undialled_s=0.1)
     with Kubelet(roots.kubelet) as kubelet:
         async with running_fleet(roots, mode="watcher", limits=limits) as node:
@@ -213,7 +213,7 @@ async def test_the_watchers_way_is_kept_where_it_is_asked_for(roots: Roots) -> N
         assert kubelet.registrations == []
 
 
-async def test_a_kubelet_that_dialled_gets_its_time_for_the_verdict(roots: Roots) -> None:
+async def test_a_kubelet_that_connected_gets_time_for_its_answer(roots: Roots) -> None:
     async with running_fleet(roots, limits=Limits(verdict_s=0.05)) as node:
         node.fleet.apply((offer(VF, "a"),))
         await until_served(roots.plugins_registry)

@@ -86,7 +86,9 @@ async def test_a_second_stream_gets_every_update_and_the_first_ends(roots: Roots
                 client.close()
 
 
-async def test_a_stalled_reader_disturbs_nobody_and_is_overtaken(roots: Roots) -> None:
+async def test_a_reader_that_stalls_does_not_affect_others_and_gets_the_newest_list(
+    roots: Roots,
+) -> None:
     many = tuple(f"0000:{i:04x}:00.0" for i in range(20_000))
     with Kubelet(roots.kubelet) as kubelet:
         async with running_fleet(roots) as node:
@@ -110,7 +112,7 @@ async def test_a_stalled_reader_disturbs_nobody_and_is_overtaken(roots: Roots) -
         assert plugin_sockets(roots.device_plugins) == []
 
 
-async def test_a_peer_that_does_not_even_read_its_socket_is_cut_off(roots: Roots) -> None:
+async def test_a_peer_that_does_not_read_its_socket_is_disconnected(roots: Roots) -> None:
     wakeup = Wakeup()
     device_list = DeviceList(wakeup, Silent())
     device_list.publish(tuple(ListedDevice(f"0000:{i:04x}:00.0") for i in range(40_000)))
@@ -162,7 +164,7 @@ async def test_a_request_over_four_mebibytes_is_refused(roots: Roots) -> None:
             await asyncio.to_thread(kubelet.allocate, VF, "x" * 2**19)
 
 
-async def test_a_request_that_is_no_message_is_refused(roots: Roots) -> None:
+async def test_a_request_that_is_not_a_message_is_refused(roots: Roots) -> None:
     with Kubelet(roots.kubelet) as kubelet:
         async with running_fleet(roots) as node:
             node.fleet.apply((offer(VF, "a"),))
@@ -201,7 +203,7 @@ async def test_a_preference_and_a_start_are_answered_for_a_foreign_client(roots:
             client.close()
 
 
-async def test_peers_that_stay_are_hung_up_on_when_the_fleet_closes(roots: Roots) -> None:
+async def test_peers_that_stay_are_disconnected_when_the_fleet_closes(roots: Roots) -> None:
     with Kubelet(roots.kubelet) as kubelet:
         async with running_fleet(roots) as node:
             node.fleet.apply((offer(VF, "a"),))
@@ -217,7 +219,9 @@ async def test_peers_that_stay_are_hung_up_on_when_the_fleet_closes(roots: Roots
         client.close()
 
 
-async def test_a_call_that_waits_for_ever_does_not_hold_up_the_end(roots: Roots) -> None:
+async def test_a_call_that_never_returns_does_not_delay_the_end_of_the_process(
+    roots: Roots,
+) -> None:
     answers = FixedAnswers()
     with Kubelet(roots.kubelet) as kubelet:
         async with running_fleet(roots, answers=answers) as node:
@@ -230,7 +234,9 @@ async def test_a_call_that_waits_for_ever_does_not_hold_up_the_end(roots: Roots)
 
 
 @pytest.mark.looptime
-async def test_a_server_whose_peer_never_ends_closes_within_its_limit(tmp_path: Path) -> None:
+async def test_a_server_whose_peer_never_disconnects_closes_within_its_limit(
+    tmp_path: Path,
+) -> None:
     server = PoolServer(tmp_path / "vf.sock", (), Wakeup())
     await server.start()
     loop = asyncio.get_running_loop()
@@ -247,7 +253,7 @@ async def test_a_server_whose_peer_never_ends_closes_within_its_limit(tmp_path: 
     assert not server.path.exists()
 
 
-async def test_clients_that_come_and_go_leave_no_line_in_any_log(
+async def test_clients_that_connect_and_disconnect_cause_no_log_line(
     roots: Roots, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)

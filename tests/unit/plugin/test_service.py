@@ -51,13 +51,13 @@ async def served() -> AsyncIterator[Served]:
         yield Served(*stubs, bugs, heard)
 
 
-async def test_the_options_say_whether_kubelet_shall_ask_for_a_preference(served: Served) -> None:
+async def test_the_options_say_whether_kubelet_should_request_a_preference(served: Served) -> None:
     options = await served.plugin.get_device_plugin_options()
     assert options.get_preferred_allocation_available
     assert not options.pre_start_required
 
 
-async def test_the_list_comes_from_the_feed(served: Served) -> None:
+async def test_the_stream_sends_the_device_list(served: Served) -> None:
     async for response in served.plugin.list_and_watch():
         assert [(d.id, d.health) for d in response.devices] == [
             ("a", "Healthy"),
@@ -88,7 +88,7 @@ async def test_each_container_gets_its_answer(served: Served) -> None:
     assert [c.envs for c in response.container_responses] == [{"IDS": "b,a"}, {"IDS": "c"}]
 
 
-async def test_an_answer_is_passed_on_whole() -> None:
+async def test_an_answer_is_passed_on_completely() -> None:
     class Whole(FixedAnswers):
         async def allocate(self, resource: str, device_ids: tuple[str, ...]) -> Allocation:
             del resource, device_ids
@@ -136,7 +136,7 @@ async def test_a_status_for_thousands_of_ids_stays_short(served: Served) -> None
     assert answer.value.message.endswith(" ...")
 
 
-async def test_a_preference_is_asked_for_each_container(served: Served) -> None:
+async def test_a_preference_is_returned_for_each_container(served: Served) -> None:
     request = v1beta1.ContainerPreferredAllocationRequest(
         available_device_ids=["c", "b", "a"], must_include_device_ids=["c"], allocation_size=2
     )
@@ -151,7 +151,7 @@ async def test_pre_start_is_answered(served: Served) -> None:
     assert await served.plugin.pre_start_container(request) == v1beta1.PreStartContainerResponse()
 
 
-async def test_the_watchers_handshake_is_answered_and_heard(served: Served) -> None:
+async def test_the_watchers_handshake_is_answered_and_its_result_received(served: Served) -> None:
     info = await served.registration.get_info()
     assert info == pluginregistration.PluginInfo(
         type="DevicePlugin", name=VF, endpoint="", supported_versions=["v1beta1"]

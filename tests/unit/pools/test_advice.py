@@ -57,7 +57,7 @@ def test_a_pool_with_devices_needs_no_advice(node: Node) -> None:
     assert node.why(pool("vf", PF0)) == ""
 
 
-def test_wrong_driver(node: Node) -> None:
+def test_a_wrong_driver_is_explained(node: Node) -> None:
     assert node.why(pool("vf", PF0 | {"drivers": ["vfio-pci"]})) == (
         "drivers vfio-pci leaves none of 4 functions: driver iavf (4); bind them to it, for "
         "example `driverctl set-override 0000:3b:01.0 vfio-pci`; "
@@ -65,7 +65,7 @@ def test_wrong_driver(node: Node) -> None:
     )
 
 
-def test_wrong_driver_where_other_functions_have_the_wanted_one(node: Node) -> None:
+def test_a_wrong_driver_is_explained_if_other_functions_have_the_wanted_one(node: Node) -> None:
     node.host.pf(OTHER, "ens2f0")
     node.host.add_vfs(OTHER, 2, E810.vf.vfio)
     assert "leaves none of 4 functions: driver iavf (4)" in node.why(
@@ -74,7 +74,7 @@ def test_wrong_driver_where_other_functions_have_the_wanted_one(node: Node) -> N
 
 
 @pytest.mark.parametrize("is_bound", [True, False])
-def test_the_driver_of_a_netdev_is_no_driver_of_a_function(
+def test_the_driver_of_a_netdev_is_not_that_of_a_function(
     node: Node,
     is_bound: bool,  # noqa: FBT001 - a parameter of the test
 ) -> None:
@@ -86,7 +86,7 @@ def test_the_driver_of_a_netdev_is_no_driver_of_a_function(
     assert "modprobe" not in why
 
 
-def test_of_several_drivers_the_one_that_can_be_bound_to_everything_is_advised(node: Node) -> None:
+def test_advice_names_the_driver_that_can_be_bound_to_everything(node: Node) -> None:
     why = node.why(pool("vf", PF0 | {"drivers": ["igb_uio", "pci-pf-stub", "vfio-pci"]}))
     assert "driverctl set-override 0000:3b:01.0 vfio-pci" in why
 
@@ -103,13 +103,13 @@ def test_functions_of_pfs_without_a_netdev_are_called_by_address(node: Node) -> 
     assert "the PF eno1 itself (1)" in named
 
 
-def test_an_rdma_device_is_taken_for_the_netdev_of_its_function(node: Node) -> None:
+def test_an_rdma_device_belongs_to_the_netdev_of_its_function(node: Node) -> None:
     node.host.rdma(PF, "irdma0")
     why = node.why(pool("vf", {"pfNames": ["irdma0"]}))
     assert f"irdma0 is the RDMA device of {PF}: the netdev of its PF is ens1f0" in why
 
 
-def test_unbound_functions(node: Node) -> None:
+def test_unbound_functions_are_explained(node: Node) -> None:
     for vf in node.host.vfs(PF):
         node.host.set_driver(vf, None)
     assert node.why(pool("vf", PF0 | {"drivers": ["iavf"]})) == (
@@ -118,7 +118,7 @@ def test_unbound_functions(node: Node) -> None:
     )
 
 
-def test_functions_that_match_and_are_bound_to_no_driver(node: Node) -> None:
+def test_matching_functions_without_a_driver_are_explained(node: Node) -> None:
     for vf in node.host.vfs(PF):
         node.host.set_driver(vf, None)
     assert node.why(pool("vf", PF0)) == (
@@ -128,7 +128,7 @@ def test_functions_that_match_and_are_bound_to_no_driver(node: Node) -> None:
     )
 
 
-def test_sub_functions_that_no_driver_serves(node: Node) -> None:
+def test_sub_functions_without_a_driver_are_explained(node: Node) -> None:
     node.host.auxiliary(UPLINK, "mlx5_core.sf.2")
     assert node.why(pool("sf", {"auxTypes": ["sf"]}, deviceType="auxNetDevice")) == (
         "no driver is bound to mlx5_core.sf.2, so no pod could use it; load the module of its "
@@ -136,7 +136,7 @@ def test_sub_functions_that_no_driver_serves(node: Node) -> None:
     )
 
 
-def test_a_pf_whose_sub_functions_pods_use(node: Node) -> None:
+def test_the_pf_of_sub_functions_that_pods_use_is_explained(node: Node) -> None:
     node.host.pf(OTHER, "ens2f0")
     sub = node.host.sf(OTHER, 88, "ens2f0s88")
     pods = AllocatedDevices(holders={sub: PodOwner("example.com/sf", "worker", "test", "main")})
@@ -150,39 +150,39 @@ def test_the_uplink_is_never_the_example_for_binding(node: Node) -> None:
     assert f"set-override {UPLINK}" not in node.why(pool("vf", {"drivers": ["vfio-pci"]}))
 
 
-def test_wrong_vendor(node: Node) -> None:
+def test_a_wrong_vendor_is_explained(node: Node) -> None:
     assert node.why(pool("vf", {"vendors": ["15b3"]})) == (
         "vendors 15b3 leaves none of 5 functions: vendor 8086 (5); set vendors to one of "
         "these; `lspci -nn` shows the ids of all functions"
     )
 
 
-def test_wrong_device_id(node: Node) -> None:
+def test_a_wrong_device_id_is_explained(node: Node) -> None:
     assert "devices 154c leaves none of 5 functions: device 1572 (1), device 1889 (4)" in node.why(
         pool("vf", {"vendors": ["8086"], "devices": ["154c"]})
     )
 
 
-def test_the_name_of_the_pf_changed(node: Node) -> None:
+def test_a_changed_name_of_the_pf_is_explained(node: Node) -> None:
     why = node.why(pool("vf", {"pfNames": ["ens1f1"]}))
     assert "functions of ens1f0 (4), the PF eno1 itself (1)" in why
     assert "no PF on this host is named ens1f1; PFs here: eno1, ens1f0; did you mean ens1f0?" in why
 
 
-def test_a_glob_that_fits_no_pf(node: Node) -> None:
+def test_a_glob_that_matches_no_pf_is_explained(node: Node) -> None:
     why = node.why(pool("vf", {"pfNames": ["mlx-*"]}))
     assert "no PF on this host matches mlx-*; PFs here: eno1, ens1f0" in why
     assert why.endswith("write the name of one of these, or a pattern that matches it")
 
 
-def test_vfs_that_were_not_created_of_a_named_pf(node: Node) -> None:
+def test_missing_vfs_of_a_named_pf_are_explained(node: Node) -> None:
     node.host.remove_vfs(PF)
     why = node.why(pool("vf", PF0))
     assert "ens1f0 has no VFs" in why
     assert "for VFs write a number up to 128 to its sriov_numvfs" in why
 
 
-def test_vfs_that_were_not_created_by_their_device_id(node: Node) -> None:
+def test_missing_vfs_with_a_device_id_are_explained(node: Node) -> None:
     node.host.remove_vfs(PF)
     assert node.why(pool("vf", {"devices": ["1889"]})).endswith(
         "these PFs have no VFs and support up to 128: eno1 (0000:18:00.0), "
@@ -190,20 +190,20 @@ def test_vfs_that_were_not_created_by_their_device_id(node: Node) -> None:
     )
 
 
-def test_a_range_outside_of_what_exists(node: Node) -> None:
+def test_a_range_beyond_the_existing_functions_is_explained(node: Node) -> None:
     why = node.why(pool("vf", {"pfNames": ["ens1f0#8-15"]}))
     assert "ens1f0#8-15 covers functions that do not exist: ens1f0 has 4 (index 0 to 3)" in why
     assert why.endswith("make more VFs by sriov_numvfs (at most ens1f0 128)")
 
 
-def test_in_use_by_the_host(node: Node) -> None:
+def test_a_function_in_use_by_the_host_is_explained(node: Node) -> None:
     assert node.why(pool("vf", {"pciAddresses": [UPLINK]})) == (
         "in use by the host: 0000:18:00.0 (eno1 carries the default route); select other "
         'functions, or set "allowInUse": true if the host does not need them'
     )
 
 
-def test_taken_by_an_earlier_pool(node: Node) -> None:
+def test_a_function_in_an_earlier_pool_is_explained(node: Node) -> None:
     why = node.why(pool("first", {"drivers": ["iavf"]}), pool("vf", {"pfNames": ["ens1f0#0-1"]}))
     assert why == (
         "the 2 functions that match are taken: by example.com/first (2); the first pool in "
@@ -211,20 +211,20 @@ def test_taken_by_an_earlier_pool(node: Node) -> None:
     )
 
 
-def test_held_by_pods_as_a_resource_that_is_no_more(node: Node) -> None:
+def test_devices_held_as_a_resource_that_no_longer_exists_are_explained(node: Node) -> None:
     holder = PodOwner("example.com/old", "worker", "test", "main")
     held = AllocatedDevices(holders=dict.fromkeys(node.host.vfs(PF), holder))
     assert "by pod test/worker as example.com/old (4)" in node.why(pool("vf", PF0), held=held)
 
 
-def test_wrong_link_type(node: Node) -> None:
+def test_a_wrong_link_type_is_explained(node: Node) -> None:
     assert node.why(pool("vf", PF0 | {"linkTypes": ["infiniband"]})) == (
         "linkTypes infiniband leaves none of 4 functions: link type ether (4); "
         'select "linkTypes": ["ether"], or change the port\'s type in its firmware'
     )
 
 
-def test_a_link_type_is_asked_of_functions_whose_pf_has_no_netdev_either(node: Node) -> None:
+def test_a_link_type_is_evaluated_for_functions_whose_pf_has_no_netdev_either(node: Node) -> None:
     node.host.pf(OTHER, None, attrs.evolve(E810, driver="vfio-pci"))
     node.host.add_vfs(OTHER, 2, E810.vf.vfio)
     why = node.why(pool("vf", {"rootDevices": [OTHER], "linkTypes": ["ether"]}))
@@ -232,41 +232,41 @@ def test_a_link_type_is_asked_of_functions_whose_pf_has_no_netdev_either(node: N
     assert "leave linkTypes out" in why
 
 
-def test_a_missing_rdma_module(node: Node) -> None:
+def test_a_missing_rdma_module_is_explained(node: Node) -> None:
     why = node.why(pool("vf", PF0 | {"isRdma": True}))
     assert "load the kernel module that creates them (irdma for vendor 8086)" in why
     assert why.endswith("name enable_rdma`, or leave isRdma out")
 
 
-def test_the_device_type_is_not_on_this_host(node: Node) -> None:
+def test_a_device_type_that_is_not_on_this_host_is_explained(node: Node) -> None:
     assert node.why(pool("fec", {"vendors": ["8086"]}, deviceType="accelerator")) == (
         "no accelerator function (PCI class 0x12) on this host; there are netDevice (6): "
         'is "deviceType": "accelerator" intended?'
     )
 
 
-def test_hardware_of_another_device_type(node: Node) -> None:
+def test_hardware_of_another_device_type_is_explained(node: Node) -> None:
     node.host.accelerator("0000:b0:00.0", attrs.evolve(ACC100, driver="pci-pf-stub"), vfs=2)
     assert 'of "deviceType": "accelerator" 2 would match' in node.why(
         pool("fec", {"devices": ["0d5d"]})
     )
 
 
-def test_sub_functions_that_were_not_made(node: Node) -> None:
+def test_sub_functions_that_were_not_created_are_explained(node: Node) -> None:
     why = node.why(pool("sf", {"auxTypes": ["sf"]}, deviceType="auxNetDevice"))
     assert why.startswith(
         "no auxiliary network device on this host: make sub-functions with `devlink port add"
     )
 
 
-def test_a_host_without_any_function(tmp_path: Path) -> None:
+def test_a_host_without_any_function_is_explained(tmp_path: Path) -> None:
     node = Node(tmp_path)
     for bdf in (*node.host.vfs(PF), PF, UPLINK):
         node.host.remove(bdf)
     assert "check that the host's /sys is mounted" in node.why(pool("vf"))
 
 
-def test_each_selector_object_is_told_of_apart(node: Node) -> None:
+def test_each_selector_object_has_its_own_sentence(node: Node) -> None:
     why = node.why(pool("vf", {"pfNames": ["ens9"]}, {"drivers": ["vfio-pci"]}))
     assert [line.partition(": ")[0] for line in why.splitlines()] == [
         "selector object 1",
@@ -284,7 +284,7 @@ def test_a_misspelt_driver_is_guessed(node: Node) -> None:
     assert "did you mean iavf?" in node.why(pool("vf", PF0 | {"drivers": ["iavff"]}))
 
 
-def test_what_a_cause_says_is_not_noted_again_and_other_notes_stay(node: Node) -> None:
+def test_a_note_that_repeats_the_cause_is_omitted_and_other_notes_stay(node: Node) -> None:
     told = node.advice(pool("vf", {"pfNames": ["ens9"], "drivers": ["vfio-pci"]}))
     assert [note.partition(":")[0] for note in told.notes] == ["drivers"]
 

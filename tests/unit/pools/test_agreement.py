@@ -127,7 +127,7 @@ def test_assigning_does_what_the_rules_say_for_every_device(data: st.DataObject)
 
 
 @given(st.data())
-def test_no_device_is_in_two_pools_and_members_are_in_no_order_of_chance(
+def test_no_device_is_in_two_pools_and_the_order_of_members_is_stable(
     data: st.DataObject,
 ) -> None:
     snapshot, made = data.draw(hosts()), config(*data.draw(pool_files()))

@@ -55,7 +55,7 @@ def same(*paths: str) -> tuple[DeviceNode, ...]:
     return tuple(DeviceNode(path, path) for path in paths)
 
 
-def test_a_plain_vf_brings_its_id_in_two_envs_and_nothing_else() -> None:
+def test_a_plain_vf_has_its_id_in_two_variables_and_nothing_else() -> None:
     assert answer(pool_of(function())) == Allocation(
         envs=(
             (ENV, "0000:3b:02.0"),
@@ -95,7 +95,7 @@ def test_the_alias_has_the_same_values_as_the_name_with_the_hyphen() -> None:
     assert envs["PCIDEVICE_INTEL_COM_A_B_INFO"] == envs["PCIDEVICE_INTEL_COM_A-B_INFO"]
 
 
-def test_ids_stand_in_stable_order_each_once_whatever_the_request() -> None:
+def test_ids_are_in_stable_order_each_once_for_any_request() -> None:
     chosen = pool_of(*(function(i) for i in range(4)))
     made = answer(chosen, "0000:3b:02.3", "0000:3b:02.0", "0000:3b:02.3", "0000:3b:02.1")
     envs = dict(made.envs)
@@ -155,7 +155,7 @@ def test_rdma_brings_the_nodes_of_all_rdma_devices_and_the_connection_manager_on
     }
 
 
-def test_rdma_nodes_that_are_not_there_are_left_out_and_the_device_is_kept() -> None:
+def test_missing_rdma_nodes_are_left_out_and_the_device_is_kept() -> None:
     bare = RdmaDevice("mlx5_0", uverbs=("/dev/infiniband/uverbs0",))
     made = answer(pool_of(function(rdma=(bare,)), isRdma=True), rdma_cm=False)
     assert made.nodes == same("/dev/infiniband/uverbs0")
@@ -179,7 +179,7 @@ def test_vhost_net_brings_its_two_nodes_once_for_all_devices() -> None:
     assert info(made)["vhost"] == {"net-mount": "/dev/vhost-net", "tun-mount": "/dev/net/tun"}
 
 
-def test_vhost_vdpa_brings_its_character_device() -> None:
+def test_vhost_vdpa_has_its_character_device() -> None:
     vdpa = (VdpaDevice("vdpa0", "vhost", "/dev/vhost-vdpa-0"),)
     made = answer(pool_of(function(vdpa=vdpa), vdpaType="vhost"))
     assert made.nodes == same("/dev/vhost-vdpa-0")
@@ -193,7 +193,7 @@ def test_virtio_vdpa_has_its_section_and_no_node() -> None:
     assert info(made)["vdpa"] == {}
 
 
-def test_a_vdpa_device_that_nobody_asked_for_is_not_handed_out() -> None:
+def test_a_vdpa_device_that_is_not_selected_is_not_added() -> None:
     vdpa = (VdpaDevice("vdpa0", "vhost", "/dev/vhost-vdpa-0"),)
     made = answer(pool_of(function(vdpa=vdpa)))
     assert (made.nodes, "vdpa" in info(made)) == ((), False)
@@ -225,12 +225,12 @@ def test_additional_info_of_a_sub_function_knows_its_parents_address_and_its_own
     assert info(made, "mlx5_core.sf.4")["extra"] == {"from": "parent", "a": "1", "b": "2"}
 
 
-def test_the_extra_section_is_there_for_every_device_of_a_pool_with_additional_info() -> None:
+def test_every_device_of_a_pool_with_additional_info_has_the_extra_section() -> None:
     chosen = one_pool(host(PF0, function()), additionalInfo={"0000:ff:00.0": {"a": "b"}})
     assert info(answer(chosen))["extra"] == {}
 
 
-def test_everything_at_once_stands_in_one_order_of_sections_and_nodes() -> None:
+def test_all_sections_and_nodes_together_are_in_a_fixed_order() -> None:
     device = vfio(0, 7, rdma=(RdmaDevice("irdma0", uverbs=("/dev/infiniband/uverbs0",)),))
     chosen = one_pool(
         host(PF0, device),
@@ -260,7 +260,7 @@ def test_empty_additional_info_makes_an_empty_section_and_none_makes_none() -> N
     assert "extra" not in info(answer(one_pool(node, additionalInfo=None)))
 
 
-def test_the_info_is_spelled_byte_for_byte_as_the_go_plugin_spells_it() -> None:
+def test_the_info_is_byte_for_byte_that_of_the_go_plugin() -> None:
     extra = {"*": {"z": '<a href="x">&</a>', "a": "\u00fc\u2028\u00e9", "": "a\nb\t\\"}}
     made = answer(one_pool(host(PF0, vfio(0, 104)), additionalInfo=extra))
     assert dict(made.envs)[f"{ENV}_INFO"] == (
@@ -271,7 +271,7 @@ def test_the_info_is_spelled_byte_for_byte_as_the_go_plugin_spells_it() -> None:
     )
 
 
-def test_a_value_that_is_no_text_is_sent_as_text() -> None:
+def test_a_value_that_is_not_text_is_sent_as_text() -> None:
     made = answer(one_pool(host(PF0, function()), additionalInfo={"*": {"a": "\ud800"}}))
     assert info(made)["extra"] == {"a": "\ufffd"}
 
@@ -283,14 +283,14 @@ def test_an_info_value_with_odd_characters_stays_valid_json() -> None:
     assert "\n" not in dict(made.envs)[f"{ENV}_INFO"]
 
 
-def test_ids_that_the_pool_does_not_hold_are_refused_all_named() -> None:
+def test_ids_that_are_not_in_the_pool_are_refused_and_all_named() -> None:
     with pytest.raises(UnknownDeviceError) as refused:
         answer(pool_of(function()), "0000:3b:02.0", "b", "a", "b")
     assert refused.value.device_ids == ("a", "b")
     assert refused.value.resource == "intel.com/vf"
 
 
-def test_a_device_that_is_gone_from_the_host_is_refused() -> None:
+def test_a_device_that_is_no_longer_on_the_host_is_refused() -> None:
     chosen = assigned(host(PF0), pool("vf"), held=held("vf", function())).pools[0]
     with pytest.raises(DeviceNotUsableError, match=r"^0000:3b:02\.0: is no longer on the host$"):
         answer(chosen)
@@ -314,7 +314,7 @@ def test_a_device_that_is_gone_from_the_host_is_refused() -> None:
     ],
     ids=["vfio", "uio", "rdma", "vdpa"],
 )
-def test_a_node_that_was_promised_and_is_missing_refuses_the_whole_request(
+def test_a_required_node_that_is_missing_refuses_the_whole_request(
     device: Device, selectors: dict[str, object], lack: str
 ) -> None:
     chosen = pool_of(device, **selectors)
@@ -323,7 +323,7 @@ def test_a_node_that_was_promised_and_is_missing_refuses_the_whole_request(
     assert (refused.value.device_id, refused.value.reason) == (device.id, lack)
 
 
-def test_a_request_for_nothing_gets_nothing() -> None:
+def test_an_empty_request_gets_an_empty_answer() -> None:
     chosen = pool_of(function())
     made = allocation(chosen.config, members_for(chosen, ()), HostNodes(rdma_cm=True))
     assert made == Allocation(envs=((ENV, ""), (f"{ENV}_INFO", "{}")))

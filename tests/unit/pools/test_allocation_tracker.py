@@ -27,7 +27,7 @@ POD = PodOwner("intel.com/vf", "pod", "default", "main")
 Objects = tuple[dict[str, object], ...]
 
 
-def test_a_held_device_keeps_its_place_though_its_facts_are_hidden_in_the_pod() -> None:
+def test_a_held_device_stays_in_its_pool_while_its_facts_are_hidden_in_the_pod() -> None:
     node = host(PF0, VFS[0], HIDDEN, VFS[2])
     wanted = {"linkTypes": ["ether"], "isRdma": True}
     pools = assigned(node, pool("vf", wanted), held=held("vf", VFS[1]))
@@ -36,12 +36,12 @@ def test_a_held_device_keeps_its_place_though_its_facts_are_hidden_in_the_pod() 
     assert all(m.present for m in pools.pools[0].members)
 
 
-def test_a_held_device_is_taken_from_an_earlier_pool_that_wants_it_too() -> None:
+def test_a_held_device_is_not_assigned_to_an_earlier_pool_that_matches_it() -> None:
     pools = assigned(host(PF0, *VFS), pool("early"), pool("vf"), held=held("vf", VFS[1]))
     assert members(pools) == {"early": [VFS[0].id, VFS[2].id], "vf": [VFS[1].id]}
 
 
-def test_a_held_device_that_vanished_stays_as_not_present_with_its_last_facts() -> None:
+def test_a_held_device_that_disappeared_stays_as_not_present_with_its_last_facts() -> None:
     pools = assigned(host(PF0, VFS[0], VFS[2]), pool("vf"), held=held("vf", VFS[1]))
     assert members(pools) == {"vf": [v.id for v in VFS]}
     gone = pools.pools[0].by_id[VFS[1].id]
@@ -49,7 +49,7 @@ def test_a_held_device_that_vanished_stays_as_not_present_with_its_last_facts() 
     assert gone.device == VFS[1]
 
 
-def test_of_a_device_that_was_never_seen_only_the_id_is_known() -> None:
+def test_for_a_device_that_was_never_seen_only_the_id_is_known() -> None:
     pools = assigned(host(PF0, *VFS), pool("vf"), held=held("vf", "0000:af:02.0"))
     gone = pools.pools[0].by_id["0000:af:02.0"]
     assert not gone.present
@@ -58,12 +58,12 @@ def test_of_a_device_that_was_never_seen_only_the_id_is_known() -> None:
     assert members(pools)["vf"][-1] == "0000:af:02.0"
 
 
-def test_an_id_that_is_no_pci_address_is_survived_and_stands_last() -> None:
+def test_an_id_that_is_not_a_pci_address_is_accepted_and_sorted_last() -> None:
     pools = assigned(host(PF0, *VFS), pool("vf"), held=held("vf", "mlx5_core.sf.2", ""))
     assert members(pools) == {"vf": [*(v.id for v in VFS), "", "mlx5_core.sf.2"]}
 
 
-def test_a_held_device_that_is_of_another_kind_now_counts_as_gone() -> None:
+def test_a_held_device_whose_kind_changed_counts_as_gone() -> None:
     crypto = attrs.evolve(VFS[1], kind=ACCELERATOR, pci_class=0x120000)
     pools = assigned(
         host(PF0, VFS[0], crypto),
@@ -84,13 +84,13 @@ def test_a_held_pf_that_got_vfs_counts_as_gone() -> None:
     assert [(m.device.id, m.present) for m in pools.pools[0].members] == [(spare.id, False)]
 
 
-def test_what_is_held_under_a_resource_no_longer_configured_is_in_no_other_pool() -> None:
+def test_devices_held_under_a_removed_resource_are_in_no_other_pool() -> None:
     pools = assigned(host(PF0, *VFS), pool("vf"), held=held("retired", VFS[1]))
     assert members(pools) == {"vf": [VFS[0].id, VFS[2].id]}
     assert pools.overlaps == ()
 
 
-def test_a_held_device_has_the_selector_object_that_most_facts_speak_for() -> None:
+def test_a_held_device_has_the_selector_object_that_matches_most_of_its_facts() -> None:
     objects = ({"pfNames": ["pf0#0-1"], "isRdma": True}, {"pfNames": ["pf0#2"], "isRdma": True})
     last = attrs.evolve(VFS[2], rdma=(), netdevs=())
     pools = assigned(
@@ -127,7 +127,7 @@ def test_a_device_keeps_its_selector_object_when_a_pod_gets_it(
     assert {m.selector_object for m in after.members} == {0}
 
 
-def test_what_chose_a_device_is_remembered_while_its_facts_are_hidden() -> None:
+def test_the_choosing_selector_object_is_remembered_while_facts_are_hidden() -> None:
     objects = ({"vendors": ["8086"], "isRdma": True}, {"vendors": ["8086"]})
     file = pool("vf", *objects)
     member = assigned(host(PF0, *VFS), file).pools[0].by_id[HIDDEN.id]
@@ -167,7 +167,7 @@ def test_the_not_taken_step_of_the_funnel_counts_a_pools_own_held_devices() -> N
     assert [(s.step, s.remaining) for s in pools.pools[0].funnel][-1] == ("not taken", 3)
 
 
-def test_a_sub_function_that_vanished_is_remembered_as_one() -> None:
+def test_a_sub_function_that_disappeared_is_still_known_as_one() -> None:
     sub = unknown_device("mlx5_core.sf.4", AUX_NET_DEVICE)
     assert (sub.role, sub.pci_address) == (Role.SF, "")
     uplink = pf("0000:d8:00.0", "mlx0")
@@ -179,7 +179,7 @@ def test_a_sub_function_that_vanished_is_remembered_as_one() -> None:
     assert members(pools) == {"sf": ["mlx5_core.sf.2", "mlx5_core.sf.4"]}
 
 
-def test_after_a_restart_a_pool_has_its_full_size_though_pods_hide_netdev_and_rdma() -> None:
+def test_after_a_restart_a_pool_has_its_full_size_while_pods_hide_netdev_and_rdma() -> None:
     hidden = [attrs.evolve(v, netdevs=(), rdma=()) for v in VFS[:2]]
     pools = config(pool("vf", {"linkTypes": ["ether"], "isRdma": True}))
     tracker = AllocationTracker().confirmed({v.id: POD for v in hidden}, asked_at=0.0)
@@ -187,12 +187,12 @@ def test_after_a_restart_a_pool_has_its_full_size_though_pods_hide_netdev_and_rd
     assert members(told) == {"vf": [v.id for v in VFS]}
 
 
-def test_a_holder_is_told_as_a_pod_or_as_one_that_is_being_started() -> None:
+def test_a_holder_is_shown_as_a_pod_or_as_one_that_is_being_started() -> None:
     assert str(POD) == "pod default/pod"
     assert str(PodOwner("intel.com/vf")) == "a pod that is being started"
 
 
-def test_an_answer_counts_as_held_until_kubelet_tells_otherwise() -> None:
+def test_an_allocation_counts_as_held_until_kubelet_reports_otherwise() -> None:
     tracker = AllocationTracker().allocated("intel.com/vf", ["a", "b"], now=100.0)
     assert tracker.held.holders == dict.fromkeys("ab", PodOwner("intel.com/vf"))
     soon = tracker.confirmed({"a": POD}, asked_at=100.1)
@@ -202,19 +202,19 @@ def test_an_answer_counts_as_held_until_kubelet_tells_otherwise() -> None:
     assert late.confirmed({}, asked_at=500.0).held == AllocatedDevices(complete=True)
 
 
-def test_what_pods_hold_is_complete_once_kubelet_has_told_anything() -> None:
+def test_allocated_devices_are_complete_once_kubelet_has_reported_anything() -> None:
     tracker = AllocationTracker().allocated("intel.com/vf", ["a"], now=1.0).remembering(VFS)
     assert not tracker.held.complete
     assert tracker.confirmed({}, asked_at=2.0).allocated("intel.com/vf", ["b"], 3.0).held.complete
 
 
-def test_kubelets_word_is_put_over_an_answer_of_our_own() -> None:
+def test_kubelets_report_replaces_our_own_allocation() -> None:
     elsewhere = attrs.evolve(POD, resource="intel.com/other")
     tracker = AllocationTracker(reported={"a": elsewhere}).allocated("intel.com/vf", ["a"], now=1.0)
     assert tracker.held.holders == {"a": elsewhere}
 
 
-def test_facts_are_remembered_of_held_devices_only_and_forgotten_when_they_are_freed() -> None:
+def test_facts_are_kept_for_held_devices_only_and_dropped_when_they_are_freed() -> None:
     tracker = AllocationTracker(reported={VFS[1].id: POD}).remembering(VFS)
     assert tracker.held.remembered == {VFS[1].id: VFS[1]}
     assert tracker.remembering(()) == tracker
@@ -222,20 +222,20 @@ def test_facts_are_remembered_of_held_devices_only_and_forgotten_when_they_are_f
     assert tracker.confirmed({VFS[1].id: POD}, asked_at=1.0).remembered == {VFS[1].id: VFS[1]}
 
 
-def test_the_newest_facts_of_a_held_device_are_the_ones_remembered() -> None:
+def test_the_newest_facts_of_a_held_device_are_kept() -> None:
     tracker = (
         AllocationTracker(reported={VFS[1].id: POD}).remembering([VFS[1]]).remembering([HIDDEN])
     )
     assert tracker.held.fact_of(HIDDEN.id, NET_DEVICE) == HIDDEN
 
 
-def test_a_selector_object_that_is_seen_to_match_comes_before_one_that_may() -> None:
+def test_a_selector_object_that_certainly_matches_comes_before_one_that_may_match() -> None:
     objects = ({"vendors": ["8086"], "isRdma": True}, {"vendors": ["8086"], "pfNames": ["pf0"]})
     (only,) = assigned(host(PF0, HIDDEN), pool("vf", *objects), held=held("vf", HIDDEN)).pools
     assert [m.selector_object for m in only.members] == [1]
 
 
-def test_an_answer_of_ours_counts_for_ten_seconds_though_kubelet_does_not_list_it() -> None:
+def test_our_own_allocation_counts_for_ten_seconds_even_if_kubelet_does_not_list_it() -> None:
     tracker = AllocationTracker(pending={VFS[0].id: Unconfirmed("intel.com/vf", 100.0)})
     assert tracker.confirmed({}, asked_at=109.9).held_ids == {VFS[0].id}
     assert tracker.confirmed({}, asked_at=110.0).held_ids == set()

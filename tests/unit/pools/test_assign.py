@@ -30,7 +30,7 @@ def test_a_pool_without_filters_takes_every_function_of_its_kind() -> None:
     assert members(assigned(NODE, pool("vf"))) == {"vf": ALL}
 
 
-def test_the_first_pool_that_matches_has_the_device() -> None:
+def test_the_first_pool_that_matches_gets_the_device() -> None:
     pools = assigned(
         NODE,
         pool("low", {"pfNames": ["pf0#0-1"]}),
@@ -40,7 +40,7 @@ def test_the_first_pool_that_matches_has_the_device() -> None:
     assert members(pools) == {"low": ids(0, 1), "rest": ids(2, 3), "late": []}
 
 
-def test_what_a_later_pool_wanted_too_is_an_overlap_of_the_two() -> None:
+def test_devices_that_a_later_pool_matches_too_are_an_overlap() -> None:
     pools = assigned(
         NODE,
         pool("low", {"pfNames": ["pf0#0-1"]}),
@@ -59,7 +59,7 @@ def test_disjoint_pools_have_no_overlap() -> None:
     assert pools.overlaps == ()
 
 
-def test_all_filters_of_one_object_must_hold() -> None:
+def test_a_device_must_match_all_filters_of_one_object() -> None:
     assert not one_pool(NODE, {"vendors": ["8086"], "drivers": ["vfio-pci"]}).members
 
 
@@ -75,7 +75,7 @@ def test_any_of_several_objects_is_enough_and_the_first_is_noted() -> None:
     ]
 
 
-def test_a_device_that_two_objects_of_one_pool_match_is_no_overlap() -> None:
+def test_a_device_that_two_objects_of_one_pool_match_is_not_an_overlap() -> None:
     pools = assigned(NODE, pool("vf", {"pfNames": ["pf0"]}, IAVF))
     assert members(pools) == {"vf": ALL}
     assert pools.overlaps == ()
@@ -112,7 +112,7 @@ def test_each_kind_of_pool_takes_its_own_kind_only() -> None:
     assert members(pools) == {"net": [mlx.id], "fec": [fec.id], "sf": [sub.id]}
 
 
-def test_members_stand_by_pf_then_index_then_id_as_people_count() -> None:
+def test_members_are_sorted_by_pf_then_index_then_id_in_natural_order() -> None:
     second = pf("0000:3b:00.1", "pf1", num_vfs=2)
     late = [vf("0000:3b:0a.1", second, 0), vf("0000:3b:0a.0", second, 1)]
     early = [vf(f"0000:3b:02.{i}", PF0, 10 - i) for i in range(3)]
@@ -128,7 +128,7 @@ def test_members_stand_by_pf_then_index_then_id_as_people_count() -> None:
     ]
 
 
-def test_sub_functions_stand_by_sfnum_and_then_by_number() -> None:
+def test_sub_functions_are_sorted_by_sfnum_and_then_by_number() -> None:
     uplink = pf("0000:d8:00.0", "mlx0")
     subs = [sf(uplink, 7, 12), sf(uplink, 7, 3), sf(uplink, 100, 1), sf(uplink, 20, 2)]
     chosen = one_pool(host(uplink, *subs), {"auxTypes": ["sf"]}, deviceType="auxNetDevice")
@@ -140,7 +140,7 @@ def test_sub_functions_stand_by_sfnum_and_then_by_number() -> None:
     ]
 
 
-def test_functions_without_a_known_pf_stand_by_their_own_address() -> None:
+def test_functions_without_a_known_pf_are_sorted_by_their_own_address() -> None:
     guests = [vf(f"0000:0{n}:00.0", None) for n in (9, 4, 6)]
     assert [m.device.id for m in one_pool(host(*guests)).members] == [
         "0000:04:00.0",
@@ -149,7 +149,7 @@ def test_functions_without_a_known_pf_stand_by_their_own_address() -> None:
     ]
 
 
-def test_a_driver_that_comes_late_brings_the_device_with_the_next_snapshot() -> None:
+def test_a_device_joins_with_the_next_snapshot_after_its_driver_is_bound() -> None:
     bare = vf("0000:3b:02.0", PF0, 0, driver=None)
     pools = config(pool("vf", IAVF))
     before = assign(host(PF0, bare, *VFS[1:]), pools)
@@ -168,13 +168,13 @@ def test_a_device_moves_between_pools_when_its_driver_changes() -> None:
     }
 
 
-def test_notes_say_why_a_selector_can_match_nothing_here() -> None:
+def test_notes_have_the_reason_why_a_selector_matches_nothing_on_this_host() -> None:
     (note,) = one_pool(NODE, {"pfNames": ["mlx-*"]}).notes
     assert "mlx-*" in note
     assert "pf0" in note
 
 
-def test_each_note_is_told_once_however_many_objects_share_it() -> None:
+def test_each_note_is_logged_once_even_if_several_objects_cause_it() -> None:
     wanted = {"drivers": ["mlx5_core"]}
     assert len(one_pool(NODE, {"pfNames": ["pf0#0"], **wanted}, wanted).notes) == 1
 
@@ -200,7 +200,7 @@ def test_a_vf_whose_netdev_is_in_a_pod_or_that_has_none_has_the_link_type_of_its
     assert one_pool(host(PF0, here, dpdk), {"linkTypes": ["infiniband"]}).members == ()
 
 
-def test_without_a_netdev_on_the_pf_the_pci_class_tells_infiniband() -> None:
+def test_without_a_netdev_on_the_pf_the_pci_class_decides_on_infiniband() -> None:
     parent = pf("0000:5e:00.0", None, driver="vfio-pci", num_vfs=1, pci_class=0x020700)
     child = vf("0000:5e:00.1", parent, 0, driver="vfio-pci", pci_class=0x020700)
     ethernet = pf("0000:5f:00.0", None, driver="vfio-pci")
@@ -229,7 +229,7 @@ def test_an_object_none_of_whose_values_can_match_takes_no_device(key: str) -> N
     )
 
 
-def test_pf_names_match_whatever_their_case() -> None:
+def test_pf_names_match_in_any_case() -> None:
     upper = pf("0000:5e:00.0", "Ethernet4", num_vfs=2)
     vfs = [vf(f"0000:5e:02.{i}", upper, i) for i in range(2)]
     node = host(*NODE.devices, upper, *vfs)
@@ -259,7 +259,7 @@ def test_the_driver_of_a_sub_function_or_of_its_function_selects_it() -> None:
         assert made.notes == ()
 
 
-def test_a_vf_of_unknown_index_is_in_no_range_though_its_pf_is_named() -> None:
+def test_a_vf_of_unknown_index_is_in_no_range_of_its_named_pf() -> None:
     parent = pf("0000:3b:00.0", "pf0", num_vfs=2)
     numbered, unknown = vf("0000:3b:02.0", parent, 0), vf("0000:3b:02.1", parent, None)
     snapshot = host(parent, numbered, unknown)

@@ -66,7 +66,7 @@ def test_a_class_is_named_in_two_four_or_six_digits(host: HostBuilder, spelled: 
     assert members(pools) == {"acc": list(host.vfs(QAT_PF))}
 
 
-def test_without_classes_a_pool_takes_class_12_alone_whatever_others_ask_for(
+def test_without_classes_a_pool_has_only_class_12_regardless_of_other_pools(
     host: HostBuilder,
 ) -> None:
     host.accelerator(FEC, ACC100, vfs=2)
@@ -83,7 +83,7 @@ def test_a_list_of_classes_takes_all_of_them(host: HostBuilder) -> None:
     assert members(pools) == {"acc": [*host.vfs(FEC), *host.vfs(QAT_PF)]}
 
 
-def test_of_classes_that_no_pool_asks_for_one_file_is_read(host: HostBuilder) -> None:
+def test_for_classes_that_no_pool_selects_one_file_is_read(host: HostBuilder) -> None:
     with host_calls() as without:
         scan(host.roots)
     with host_calls() as with_them:
@@ -126,7 +126,7 @@ def test_a_function_on_a_driver_of_the_host_is_in_use(host: HostBuilder) -> None
     assert members(assigned(host, accelerators(classes=["0108"]))) == {"acc": ["0000:05:00.0"]}
 
 
-def test_a_device_of_another_class_is_told_as_such_in_a_pool_of_accelerators(
+def test_the_explanation_of_an_accelerator_pool_names_the_class_of_a_device_with_another_class(
     host: HostBuilder,
 ) -> None:
     made = config(accelerators("fec"), accelerators("qat", classes=["0b40"], devices=["1234"]))
@@ -157,7 +157,7 @@ ABSENT = (
 )
 
 
-def test_a_pool_without_accelerators_names_the_classes_that_were_passed_over(
+def test_a_pool_without_accelerators_names_the_classes_that_were_skipped(
     host: HostBuilder,
 ) -> None:
     pools = assigned(host, accelerators(devices=["4941"]))
@@ -165,20 +165,22 @@ def test_a_pool_without_accelerators_names_the_classes_that_were_passed_over(
     assert why == (f"no accelerator function (PCI class 0x12) on this host; {OTHERS}",)
 
 
-def test_so_does_a_pool_whose_hardware_is_not_among_the_accelerators(host: HostBuilder) -> None:
+def test_a_pool_whose_hardware_is_not_among_the_accelerators_gets_the_same_advice(
+    host: HostBuilder,
+) -> None:
     host.accelerator(FEC, ACC100, vfs=2)
     pools = assigned(host, accelerators(devices=["4941"]))
     assert OTHERS in advise(pools.pools[0], pools).why_empty[0]
 
 
-def test_a_host_with_functions_of_other_classes_only_does_not_lack_its_sys(
+def test_a_host_with_functions_of_other_classes_only_does_not_get_advice_on_sys(
     host: HostBuilder,
 ) -> None:
     pools = assigned(host, pool("nic"))
     assert advise(pools.pools[0], pools).why_empty == (NOTHING,)
 
 
-def test_a_class_that_is_not_here_is_noted(host: HostBuilder) -> None:
+def test_a_class_without_functions_on_this_host_causes_a_note(host: HostBuilder) -> None:
     pools = assigned(host, accelerators(classes=["0380", "0b40"]))
     assert pools.pools[0].notes == (ABSENT,)
 
@@ -194,7 +196,7 @@ def test_a_class_that_is_not_here_is_noted(host: HostBuilder) -> None:
         ("02", 'PCI class 0x02: network functions are of deviceType "netDevice"'),
     ],
 )
-def test_a_value_that_is_no_class_is_told(value: str, why: str) -> None:
+def test_a_value_that_is_not_a_class_is_reported(value: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         parse_class(value)
 
@@ -217,7 +219,7 @@ def test_a_class_has_a_number_and_words(pci_class: int, text: str) -> None:
     assert class_text(pci_class) == text
 
 
-def test_an_address_or_a_pf_of_another_class_is_told_with_the_pool_that_can_have_it(
+def test_for_an_address_or_a_pf_of_another_class_the_suitable_kind_of_pool_is_named(
     host: HostBuilder,
 ) -> None:
     host.pf("0000:3b:00.0", "ens1f0")
@@ -248,7 +250,7 @@ def test_a_pool_of_netdevices_that_lacks_an_id_names_crypto_engines_but_no_disks
     assert "0x0108" not in why
 
 
-def test_where_no_pf_has_a_name_no_name_is_asked_for(host: HostBuilder) -> None:
+def test_without_a_named_pf_no_name_is_requested(host: HostBuilder) -> None:
     host.pf("0000:3b:00.0", vfs=1)
     host.set_driver("0000:3b:00.0", "vfio-pci")
     pools = assigned(host, pool("n", {"pfNames": ["ens9"]}))

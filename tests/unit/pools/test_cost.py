@@ -59,7 +59,7 @@ def questions_asked(work: Callable[[], object]) -> int:
         *("functions of one pf", "pf names and RDMA"),
     ],
 )
-def test_a_hundred_disjoint_pools_ask_about_each_device_at_most_once(
+def test_a_hundred_disjoint_pools_evaluate_each_device_at_most_once(
     selectors: Callable[[int], Json], most: int
 ) -> None:
     node = big_host()
@@ -73,7 +73,7 @@ def test_a_hundred_disjoint_pools_divide_all_devices_among_them() -> None:
     assert [len(ids) for ids in divided.values()] == [VFS_EACH] * PFS
 
 
-def test_the_questions_of_equal_pools_are_asked_once() -> None:
+def test_the_checks_of_equal_pools_are_made_once() -> None:
     node = big_host()
     wanted = {"linkTypes": ["ether"], "isRdma": True}
     once = questions_asked(lambda: assign(node, config(pool("a", wanted))))

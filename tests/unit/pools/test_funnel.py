@@ -18,7 +18,7 @@ VFS = (
 SUBS = tuple(sf(SPARE, n, n) for n in range(3))
 
 
-def test_the_funnel_counts_what_each_step_left_in_the_order_of_the_selector_table() -> None:
+def test_the_funnel_counts_the_devices_left_after_each_step_in_the_order_of_selectors() -> None:
     node = host(PF0, SPARE, *VFS, *SUBS)
     selectors = {"drivers": ["vfio-pci"], "vendors": ["0x8086"], "pfNames": ["pf0#0-2"]}
     assert one_pool(node, selectors).funnel == (
@@ -47,7 +47,7 @@ def test_each_selector_object_has_its_own_part_of_the_funnel() -> None:
     ]
 
 
-def test_functions_that_the_host_uses_fall_out_at_their_own_step() -> None:
+def test_functions_that_the_host_uses_are_removed_at_their_own_step() -> None:
     node = Snapshot(devices=(SPARE, UPLINK), default_route_netdevs=("pf2",))
     guarded, allowed = (
         assigned(node, pool("pf", allowInUse=allow)).pools[0].funnel for allow in (False, True)
@@ -56,7 +56,7 @@ def test_functions_that_the_host_uses_fall_out_at_their_own_step() -> None:
     assert [(s.step, s.remaining) for s in allowed[2:]] == [("not in use", 2), ("not taken", 2)]
 
 
-def test_devices_of_an_earlier_pool_fall_out_at_the_last_step() -> None:
+def test_devices_of_an_earlier_pool_are_removed_at_the_last_step() -> None:
     pools = assigned(host(PF0, *VFS), pool("low", {"pfNames": ["pf0#0-2"]}), pool("rest"))
     assert [(s.step, s.remaining) for s in pools.pools[1].funnel] == [
         ("kind", 5),
@@ -66,7 +66,7 @@ def test_devices_of_an_earlier_pool_fall_out_at_the_last_step() -> None:
     ]
 
 
-def test_a_pool_of_another_kind_starts_from_its_own_count() -> None:
+def test_the_funnel_of_a_pool_of_another_kind_starts_with_its_own_count() -> None:
     node = host(PF0, SPARE, *VFS, *SUBS)
     funnel = one_pool(node, {"auxTypes": ["sf"]}, deviceType="auxNetDevice").funnel
     assert funnel[:3] == (

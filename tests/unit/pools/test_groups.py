@@ -48,7 +48,7 @@ def test_a_free_device_whose_group_another_pod_has_is_unhealthy() -> None:
     assert causes(pools) == {B: (Cause.GROUP_IN_USE, detail)}
 
 
-def test_mates_that_pods_hold_both_are_healthy() -> None:
+def test_group_mates_that_pods_hold_are_both_healthy() -> None:
     assert causes(assigned(NODE, pool("vf"), held=holding(A, B))) == {}
 
 
@@ -65,13 +65,13 @@ def test_groups_are_shared_across_pools_and_with_resources_that_are_not_configur
         assert [c for c, _ in causes(pools, "intel.com/b").values()] == [Cause.GROUP_IN_USE]
 
 
-def test_a_mate_on_another_driver_than_vfio_is_left_alone_while_it_is_free() -> None:
+def test_a_free_mate_on_another_driver_than_vfio_is_not_refused() -> None:
     node = host(PF0, vfio(A, 0, 33), vfio(B, 1, 33, driver=None))
     assert group_fault(node.devices[1], node) == ""
 
 
 @pytest.mark.parametrize("driver", [None, "pci-stub", "vfio-pci", "mlx5_vfio_pci"])
-def test_a_group_is_viable_with_drivers_that_leave_it_alone(driver: str | None) -> None:
+def test_a_group_is_viable_with_drivers_that_do_not_use_it(driver: str | None) -> None:
     node = host(PF0, vfio(A, 0, 33), vfio(B, 1, 33, driver=driver))
     assert group_fault(node.devices[1], node) == ""
 
@@ -105,7 +105,7 @@ def other(pci_class: int, driver: str | None) -> Snapshot:
         (0x0C0330, "vfio-pci", False),
     ],
 )
-def test_functions_of_other_classes_count_but_for_pci_bridges(
+def test_functions_of_other_classes_count_except_pci_bridges(
     pci_class: int,
     driver: str | None,
     blocks: bool,  # noqa: FBT001 - a parameter of the test
@@ -114,12 +114,12 @@ def test_functions_of_other_classes_count_but_for_pci_bridges(
     assert bool(group_fault(node.devices[1], node)) is blocks
 
 
-def test_groups_that_vfio_made_up_are_never_shared() -> None:
+def test_groups_that_vfio_creates_without_an_iommu_are_never_shared() -> None:
     made_up = host(PF0, *(vfio(a, i, 0, noiommu=True) for i, a in enumerate((A, B))))
     assert made_up.shared_groups == {}
 
 
-def test_people_are_told_which_functions_share_a_group() -> None:
+def test_functions_that_share_a_group_are_logged() -> None:
     (note,) = assigned(NODE, pool("vf")).pools[0].notes
     assert f"33 ({A}, {B})" in note
     assert "34" not in note
@@ -138,7 +138,7 @@ def test_a_mate_of_a_held_device_is_preferred_last(policy: str) -> None:
     assert prefer(chosen, (B, C), (B,), 1, policy_of, last=last) == (B,)
 
 
-def test_what_kubelet_is_told_follows_the_holders_of_mates_in_other_pools() -> None:
+def test_the_list_follows_the_holders_of_group_mates_in_other_pools() -> None:
     free = assigned(NODE, pool("a", {"pfNames": ["pf0#0"]}), pool("b", {"pfNames": ["pf0#1-2"]}))
     taken = attrs.evolve(free, held=holding(A, resource="intel.com/a"))
     pool_health, told = None, []

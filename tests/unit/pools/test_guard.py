@@ -27,18 +27,18 @@ def with_netdev(device: Device, name: str, **facts: object) -> Device:
     return pf(device.id, name, netdevs=(Netdev(name, **facts),))  # type: ignore[arg-type]
 
 
-def test_the_pf_that_carries_the_default_route_is_kept_out_and_its_sibling_is_not() -> None:
+def test_the_pf_with_the_default_route_is_kept_out_of_pools_and_its_sibling_is_not() -> None:
     pools = assigned(node(ENS1, ENS2, routes=("ens1",)), pool("nic", {"vendors": ["8086"]}))
     assert members(pools) == {"nic": [ENS2.id]}
     assert pools.in_use == {ENS1.id: ROUTE}
 
 
-def test_allow_in_use_hands_out_even_the_uplink() -> None:
+def test_with_allow_in_use_even_the_uplink_is_a_device() -> None:
     pools = assigned(node(ENS1, ENS2, routes=("ens1",)), pool("nic", allowInUse=True))
     assert members(pools) == {"nic": [ENS1.id, ENS2.id]}
 
 
-def test_allow_in_use_speaks_for_its_own_pool_only() -> None:
+def test_allow_in_use_affects_only_its_own_pool() -> None:
     host = node(ENS1, ENS2, routes=("ens1",))
     pools = assigned(host, pool("strict"), pool("bold", allowInUse=True))
     assert members(pools) == {"strict": [ENS2.id], "bold": [ENS1.id]}
@@ -57,23 +57,23 @@ def test_allow_in_use_speaks_for_its_own_pool_only() -> None:
     ],
     ids=["vlan", "bond", "bridge", "bridge on vlan on bond"],
 )
-def test_the_default_route_is_followed_down_through_whatever_is_stacked(
+def test_the_default_route_is_followed_down_through_all_stacked_interfaces(
     below: tuple[tuple[str, tuple[str, ...]], ...], top: str
 ) -> None:
     used = functions_in_use(node(ENS1, ENS2, routes=(top,), below=below))
     assert used == {ENS1.id: f"ens1 carries {top}, which has the default route"}
 
 
-def test_stacking_that_goes_round_in_a_circle_ends() -> None:
+def test_a_circle_of_stacked_interfaces_is_handled() -> None:
     below = (("a", ("b",)), ("b", ("a", "ens1")))
     assert list(functions_in_use(node(ENS1, routes=("a",), below=below))) == [ENS1.id]
 
 
-def test_every_leg_of_a_multipath_route_is_guarded() -> None:
+def test_every_interface_of_a_multipath_route_is_guarded() -> None:
     assert set(functions_in_use(node(ENS1, ENS2, routes=("ens1", "ens2")))) == {ENS1.id, ENS2.id}
 
 
-def test_a_route_by_an_interface_without_hardware_guards_nothing() -> None:
+def test_a_route_through_an_interface_without_hardware_guards_nothing() -> None:
     assert functions_in_use(node(ENS1, ENS2, routes=("wg0",))) == {}
 
 
@@ -85,14 +85,14 @@ def test_a_vf_that_carries_the_default_route_is_guarded_too() -> None:
     assert members(pools) == {"vf": [free.id]}
 
 
-def test_vfs_of_the_uplink_pf_stay_allowed() -> None:
+def test_vfs_of_the_uplink_pf_are_still_devices() -> None:
     uplink = pf("0000:3b:00.0", "pf0", num_vfs=1)
     free = vf("0000:3b:02.0", uplink, 0, netdevs=(Netdev("ens1v0"),))
     pools = assigned(node(uplink, free, routes=("pf0",)), pool("vf"))
     assert members(pools) == {"vf": [free.id]}
 
 
-def test_sub_functions_of_the_uplink_pf_stay_allowed() -> None:
+def test_sub_functions_of_the_uplink_pf_are_still_devices() -> None:
     sub = sf(ENS1, 1, netdevs=(Netdev("ens1s1"),))
     pools = assigned(
         node(ENS1, sub, routes=("ens1",)),
@@ -158,7 +158,7 @@ def test_a_vf_that_the_host_uses_is_kept_out_with_the_reason(
     ],
     ids=["bridge", "VLAN", "address and route"],
 )
-def test_a_sub_function_that_the_host_uses_is_kept_out_and_so_is_its_pf(
+def test_a_sub_function_that_the_host_uses_is_kept_out_of_pools_and_so_is_its_pf(
     facts: dict[str, Any],
 ) -> None:
     host = Snapshot(devices=(ENS1, SUB), **facts)
@@ -170,7 +170,7 @@ def test_a_pf_with_an_address_and_a_route_but_no_default_route_is_a_device() -> 
     assert members(assigned(host, pool("pf"))) == {"pf": [ENS1.id]}
 
 
-def test_an_address_without_a_route_is_no_use() -> None:
+def test_an_address_without_a_route_does_not_count_as_use() -> None:
     host = Snapshot(devices=(UPLINK, USED), addressed_netdevs=("v0",))
     assert members(assigned(host, pool("vf"))) == {"vf": [USED.id]}
 

@@ -8,12 +8,12 @@ from tests.support.devices import pf, sf, vf
 PF0 = pf("0000:3b:00.0", "pf0")
 
 
-def test_a_pf_stands_before_its_functions_and_these_by_index() -> None:
+def test_a_pf_comes_before_its_functions_which_are_sorted_by_index() -> None:
     first, seventh, eighth = (vf(f"0000:3b:0f.{7 - n}", PF0, n) for n in (0, 6, 7))
     assert sorted([eighth, PF0, seventh, first], key=device_order) == [PF0, first, seventh, eighth]
 
 
-def test_a_function_whose_pf_is_elsewhere_stands_by_its_own_address() -> None:
+def test_a_function_whose_pf_is_elsewhere_is_sorted_by_its_own_address() -> None:
     guest = vf("0000:3b:00.1", None, 5)
     later = pf("0000:3b:00.2", "pf2")
     assert sorted([later, guest, PF0], key=device_order) == [PF0, guest, later]

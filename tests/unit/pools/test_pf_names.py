@@ -34,7 +34,7 @@ def test_each_port_and_each_alternative_name_finds_the_functions_of_the_pf(name:
     assert found(snapshot, f"{name}#1") == [vfs[1].id]
 
 
-def test_a_pattern_fits_netdevs_by_their_own_names_only() -> None:
+def test_a_pattern_matches_netdevs_by_their_own_names_only() -> None:
     snapshot, vfs = nfp("agilio1")
     assert found(snapshot, "agilio*") == []
     assert found(snapshot, "agilio*", "nfp_p0#0") == [vfs[0].id]
@@ -43,18 +43,18 @@ def test_a_pattern_fits_netdevs_by_their_own_names_only() -> None:
         assert SELECTORS["pfNames"].matches(vfs[0], criterion.wanted, snapshot) is matches
 
 
-def test_names_of_one_pf_give_each_function_once() -> None:
+def test_several_names_of_one_pf_select_each_function_once() -> None:
     snapshot, vfs = nfp("agilio1")
     assert found(snapshot, "nfp_p0#0", "nfp_p1#0-1", "agilio1") == [v.id for v in vfs]
 
 
-def test_no_note_says_that_a_second_port_or_an_alternative_name_is_absent() -> None:
+def test_no_note_reports_a_second_port_or_an_alternative_name_as_absent() -> None:
     snapshot, _ = nfp("agilio1")
     for name in ("nfp_p1", "agilio1"):
         assert one_pool(snapshot, {"pfNames": [name]}).notes == ()
 
 
-def test_of_a_name_that_nothing_has_the_ports_of_all_pfs_are_listed() -> None:
+def test_for_a_name_that_no_netdev_has_the_ports_of_all_pfs_are_listed() -> None:
     snapshot, _ = nfp()
     pools = assigned(snapshot, pool("vf", {"pfNames": ["nfp_p2"]}))
     (why,) = advise(pools.pools[0], pools).why_empty
@@ -70,14 +70,14 @@ def in_a_pods_network(driver: str, pci_class: int = 0x020000) -> str:
     return why
 
 
-def test_an_agent_outside_the_hosts_network_is_told_so_in_place_of_a_list_of_no_names() -> None:
+def test_for_an_agent_outside_the_hosts_network_the_advice_says_so() -> None:
     why = in_a_pods_network("ice")
     assert "(hostNetwork: true), or select by rootDevices: 0000:3b:00.0" in why
     assert "write the name of one of these" not in why
 
 
 @pytest.mark.parametrize(("driver", "pci_class"), [("vfio-pci", 0x020000), ("mlx5_core", 0x020700)])
-def test_functions_that_have_no_netdev_anyway_say_nothing_of_the_network(
+def test_functions_that_never_have_a_netdev_give_no_hint_on_the_network(
     driver: str, pci_class: int
 ) -> None:
     assert "hostNetwork" not in in_a_pods_network(driver, pci_class)

@@ -44,19 +44,19 @@ def test_without_a_policy_the_lowest_pf_and_index_come_first() -> None:
     assert prefer(pool, all_of(pool)[::-1], (), 4) == ids("0v0", "0v1", "0v2", "1v0")
 
 
-def test_packed_takes_the_first_pf_that_holds_all() -> None:
+def test_packed_takes_the_first_pf_with_enough_devices() -> None:
     pool = node(2, 4, 3)
     assert prefer(pool, all_of(pool), (), 3, PACKED) == ids("1v0", "1v1", "1v2")
 
 
-def test_packed_takes_the_largest_pfs_where_no_single_one_is_enough() -> None:
+def test_packed_takes_the_largest_pfs_if_no_single_one_is_enough() -> None:
     pool = node(2, 4, 3)
     assert prefer(pool, all_of(pool), (), 6, PACKED) == ids(
         "0v0", "0v1", "1v0", "1v1", "1v2", "1v3"
     )
 
 
-def test_packed_fills_the_pf_of_a_device_that_must_be_included() -> None:
+def test_packed_fills_the_pf_of_a_required_device() -> None:
     pool = node(4, 4)
     assert prefer(pool, all_of(pool), ids("1v3"), 3, PACKED) == ids("1v0", "1v1", "1v3")
 
@@ -79,58 +79,60 @@ def test_spread_takes_the_pf_that_serves_the_fewest_pods_first() -> None:
     assert prefer(pool, free, (), 2, SPREAD, held) == ids("1v1", "2v0")
 
 
-def test_spread_gives_every_pf_its_turn_before_load_decides_again() -> None:
+def test_spread_takes_one_of_every_pf_before_load_decides_again() -> None:
     pool = node(4, 4)
     held = frozenset(ids("0v0", "0v1", "0v2"))
     free = tuple(i for i in all_of(pool) if i not in held)
     assert prefer(pool, free, (), 2, SPREAD, held) == ids("0v3", "1v0")
 
 
-def test_spread_goes_on_with_the_pfs_that_still_have_devices() -> None:
+def test_spread_continues_with_the_pfs_that_still_have_devices() -> None:
     pool = node(1, 4)
     assert prefer(pool, all_of(pool), (), 4, SPREAD) == ids("0v0", "1v0", "1v1", "1v2")
 
 
-def test_functions_without_a_pf_here_stand_each_for_themselves() -> None:
+def test_functions_without_a_pf_here_each_follow_their_own_link() -> None:
     pool = one_pool(host(*(vf(f"0000:0{n}:02.0", None) for n in range(3))))
     assert prefer(pool, all_of(pool), (), 2, SPREAD) == ids("0v0", "1v0")
 
 
-def test_numa_takes_the_first_node_that_holds_all() -> None:
+def test_numa_takes_the_first_node_with_enough_devices() -> None:
     pool = node(2, 3, 3, numa=(0, 1, 0))
     assert prefer(pool, all_of(pool), (), 3, NUMA) == ids("0v0", "0v1", "2v0")
     assert prefer(pool, all_of(pool), (), 5, NUMA) == ids("0v0", "0v1", "2v0", "2v1", "2v2")
 
 
-def test_numa_takes_the_largest_aligned_group_first_where_none_is_enough() -> None:
+def test_numa_takes_the_largest_aligned_group_first_if_none_is_enough() -> None:
     pool = node(2, 3, numa=(0, 1))
     assert prefer(pool, all_of(pool), (), 4, NUMA) == ids("0v0", "1v0", "1v1", "1v2")
 
 
-def test_numa_stays_on_the_node_of_a_device_that_must_be_included() -> None:
+def test_numa_stays_on_the_node_of_a_required_device() -> None:
     pool = node(3, 3, numa=(0, 1))
     assert prefer(pool, all_of(pool), ids("1v2"), 2, NUMA) == ids("1v0", "1v2")
 
 
-def test_numa_takes_devices_of_unknown_nodes_only_where_known_ones_are_not_enough() -> None:
+def test_numa_takes_devices_of_unknown_nodes_only_if_known_ones_are_not_enough() -> None:
     pool = node(3, 2, numa=(None, 0))
     assert prefer(pool, all_of(pool), (), 2, NUMA) == ids("1v0", "1v1")
     assert prefer(pool, all_of(pool), (), 3, NUMA) == ids("0v0", "0v1", "0v2")
 
 
-def test_numa_where_no_node_is_known_takes_the_lowest() -> None:
+def test_numa_takes_the_lowest_devices_if_no_node_is_known() -> None:
     pool = node(2, 2)
     assert prefer(pool, all_of(pool), (), 3, NUMA) == ids("0v0", "0v1", "1v0")
 
 
-def test_ids_that_the_pool_does_not_know_are_passed_over() -> None:
+def test_ids_that_are_not_in_the_pool_are_ignored() -> None:
     pool = node(2)
     odd = ("0000:ff:00.0", "", "mlx5_core.sf.1")
     assert prefer(pool, (*odd, *all_of(pool)), odd, 2) == ids("0v0", "0v1")
 
 
 @pytest.mark.parametrize("policy", AllocationPolicy)
-def test_nothing_available_is_answered_with_what_must_be_included(policy: AllocationPolicy) -> None:
+def test_without_available_devices_the_answer_has_the_required_ones(
+    policy: AllocationPolicy,
+) -> None:
     pool = node(2)
     assert prefer(pool, (), ids("0v1"), 2, policy) == ids("0v1")
     assert prefer(pool, (), (), 2, policy) == ()
@@ -138,13 +140,13 @@ def test_nothing_available_is_answered_with_what_must_be_included(policy: Alloca
 
 @pytest.mark.parametrize("policy", AllocationPolicy)
 @pytest.mark.parametrize("size", [-1, 0, 1])
-def test_what_must_be_included_is_never_cut(policy: AllocationPolicy, size: int) -> None:
+def test_required_devices_are_never_left_out(policy: AllocationPolicy, size: int) -> None:
     pool = node(2, 2)
     must = ids("0v1", "1v1")
     assert prefer(pool, all_of(pool), must, size, policy) == must
 
 
-def test_the_answer_does_not_hang_on_the_order_of_the_question() -> None:
+def test_the_answer_does_not_depend_on_the_order_of_the_request() -> None:
     pool = node(2, 2, numa=(0, 1))
     for policy in AllocationPolicy:
         answers = {prefer(pool, order, (), 3, policy) for order in permutations(all_of(pool))}
@@ -156,7 +158,7 @@ SOME = st.lists(st.sampled_from([*all_of(POOL), "0000:ff:00.0"]), max_size=12)
 
 
 @given(SOME, SOME, st.integers(-2, 12), st.sampled_from(list(AllocationPolicy)), SOME)
-def test_any_question_gets_the_size_asked_for_where_possible_and_no_device_twice(
+def test_any_request_gets_the_requested_size_if_possible_and_no_device_twice(
     available: list[str], must: list[str], size: int, policy: AllocationPolicy, held: list[str]
 ) -> None:
     answer = prefer(POOL, available, must, size, policy, frozenset(held))
@@ -168,7 +170,7 @@ def test_any_question_gets_the_size_asked_for_where_possible_and_no_device_twice
 
 
 @given(SOME, SOME, st.integers(1, 8))
-def test_packed_and_numa_touch_no_more_groups_than_any_other_choice_must(
+def test_packed_and_numa_use_the_smallest_possible_number_of_groups(
     available: list[str], must: list[str], size: int
 ) -> None:
     for policy, group in ((PACKED, "pf_address"), (NUMA, "numa_node")):
@@ -195,7 +197,7 @@ def fewest_groups(available: list[str], must: list[str], size: int, group: str) 
 
 
 @pytest.mark.parametrize("policy", list(AllocationPolicy))
-def test_devices_to_be_given_last_are_chosen_where_the_others_are_not_enough(
+def test_devices_to_be_allocated_last_are_chosen_if_the_others_are_not_enough(
     policy: AllocationPolicy,
 ) -> None:
     pool = node(3, 3)
@@ -207,7 +209,7 @@ def test_devices_to_be_given_last_are_chosen_where_the_others_are_not_enough(
     assert len(prefer(pool, free, (), 6, policy, last=late)) == 6
 
 
-def test_the_policy_decides_among_devices_that_are_given_equally_late() -> None:
+def test_the_policy_decides_among_devices_of_the_same_rank() -> None:
     pool = node(2, 3)
     late = dict.fromkeys(all_of(pool), 1)
     assert prefer(pool, all_of(pool), (), 3, PACKED, last=late) == ids("1v0", "1v1", "1v2")

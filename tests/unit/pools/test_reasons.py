@@ -22,22 +22,22 @@ def why(pools: Pools, device_id: str) -> tuple[Refusal | None, str]:
     return told.refusal, told.text
 
 
-def test_a_selected_device_tells_its_pool() -> None:
+def test_the_explanation_of_a_selected_device_names_its_pool() -> None:
     pools = assigned(NODE, pool("vf", {"pfNames": ["pf0"]}))
     assert reason(VF0, pools) == Reason(VF0.id, "intel.com/vf", None, "selected by intel.com/vf")
 
 
-def test_of_several_selector_objects_the_one_that_chose_is_told_counted_from_one() -> None:
+def test_of_several_selector_objects_the_choosing_one_is_shown_counted_from_one() -> None:
     pools = assigned(NODE, pool("vf", {"pfNames": ["pf0#0"]}, {"pfNames": ["pf0#1"]}))
     assert why(pools, VF1.id) == (None, "selected by intel.com/vf, selector object 2")
 
 
-def test_the_pod_that_holds_a_selected_device_is_told() -> None:
+def test_the_pod_that_holds_a_selected_device_is_shown() -> None:
     pools = assigned(NODE, pool("vf"), held=held("vf", VF0))
     assert why(pools, VF0.id) == (None, "selected by intel.com/vf; held by pod default/pod")
 
 
-def test_a_pf_with_vfs_is_told_as_never_a_device() -> None:
+def test_the_explanation_of_a_pf_with_vfs_says_that_it_is_never_a_device() -> None:
     pools = assigned(NODE, pool("vf"))
     assert why(pools, PF0.id) == (
         Refusal.HAS_VFS,
@@ -45,13 +45,13 @@ def test_a_pf_with_vfs_is_told_as_never_a_device() -> None:
     )
 
 
-def test_without_a_pool_of_its_kind_nothing_could_have_it() -> None:
+def test_a_device_without_a_pool_of_its_kind_is_explained() -> None:
     fec = pf("0000:b0:00.0", kind=ACCELERATOR, pci_class=0x120000)
     pools = assigned(host(fec), pool("vf"))
     assert why(pools, fec.id) == (Refusal.NO_POOL_OF_KIND, "no pool of deviceType accelerator")
 
 
-def test_without_any_pool_the_use_by_the_host_is_still_told() -> None:
+def test_without_any_pool_the_use_by_the_host_is_still_shown() -> None:
     node = Snapshot(devices=(SPARE,), default_route_netdevs=("pf1",))
     assert why(assigned(node), SPARE.id) == (
         Refusal.IN_USE,
@@ -59,7 +59,7 @@ def test_without_any_pool_the_use_by_the_host_is_still_told() -> None:
     )
 
 
-def test_a_function_in_use_by_the_host_tells_how_and_what_would_override() -> None:
+def test_the_explanation_of_a_function_in_use_says_how_and_which_key_overrides_it() -> None:
     node = Snapshot(devices=(SPARE, VF0), default_route_netdevs=("pf1",))
     assert why(assigned(node, pool("nic")), SPARE.id) == (
         Refusal.IN_USE,
@@ -67,7 +67,7 @@ def test_a_function_in_use_by_the_host_tells_how_and_what_would_override() -> No
     )
 
 
-def test_a_refusing_selector_tells_what_is_and_what_was_wanted() -> None:
+def test_a_refusing_selector_shows_the_actual_and_the_wanted_value() -> None:
     pools = assigned(NODE, pool("dpdk", {"pfNames": ["pf0"], "drivers": ["vfio-pci"]}))
     assert why(pools, VF0.id) == (
         Refusal.SELECTOR,
@@ -75,7 +75,7 @@ def test_a_refusing_selector_tells_what_is_and_what_was_wanted() -> None:
     )
 
 
-def test_the_pf_that_pf_names_seems_to_name_learns_that_only_its_functions_are_meant() -> None:
+def test_the_explanation_of_a_pf_in_pf_names_says_that_only_its_functions_are_selected() -> None:
     pools = assigned(NODE, pool("pf", {"pfNames": ["pf1"]}))
     assert why(pools, SPARE.id) == (
         Refusal.SELECTOR,
@@ -83,7 +83,7 @@ def test_the_pf_that_pf_names_seems_to_name_learns_that_only_its_functions_are_m
     )
 
 
-def test_what_a_pod_holds_under_a_retired_resource_tells_so() -> None:
+def test_the_explanation_of_a_device_held_under_a_removed_resource_says_so() -> None:
     pools = assigned(NODE, pool("vf"), held=held("retired", VF0))
     holding = "held by pod default/pod as intel.com/retired"
     assert why(pools, VF0.id) == (
@@ -92,7 +92,7 @@ def test_what_a_pod_holds_under_a_retired_resource_tells_so() -> None:
     )
 
 
-def test_a_device_that_waits_for_a_quiet_host_tells_so() -> None:
+def test_the_explanation_of_a_device_says_that_it_waits_for_the_host_to_settle() -> None:
     pools = assigned(NODE, pool("vf"))
     waiting = attrs.evolve(pools, pools=(attrs.evolve(pools.pools[0], members=()),))
     assert why(waiting, VF0.id) == (
@@ -102,21 +102,21 @@ def test_a_device_that_waits_for_a_quiet_host_tells_so() -> None:
 
 
 @pytest.mark.parametrize("turned", [False, True])
-def test_of_several_pools_the_nearest_miss_is_told(turned: bool) -> None:  # noqa: FBT001
+def test_of_several_pools_the_nearest_miss_is_shown(turned: bool) -> None:  # noqa: FBT001
     near = pool("near", {"vendors": ["8086"], "pfNames": ["pf0"], "drivers": ["vfio-pci"]})
     far = pool("far", {"vendors": ["15b3"]})
     pools = assigned(NODE, *((far, near) if turned else (near, far)))
     assert why(pools, VF0.id)[1] == "not in intel.com/near: drivers: driver iavf, wanted vfio-pci"
 
 
-def test_of_several_objects_the_one_that_failed_last_is_told() -> None:
+def test_of_several_objects_the_one_that_failed_last_is_shown() -> None:
     pools = assigned(
         NODE, pool("vf", {"vendors": ["15b3"]}, {"vendors": ["8086"], "devices": ["1889"]})
     )
     assert why(pools, VF0.id)[1] == "not in intel.com/vf: devices: device 154c, wanted 1889"
 
 
-def test_being_in_use_is_nearer_than_any_refusing_selector() -> None:
+def test_use_by_the_host_ranks_as_nearer_than_any_refusing_selector() -> None:
     node = Snapshot(devices=(SPARE,), default_route_netdevs=("pf1",))
     pools = assigned(
         node, pool("a", {"vendors": ["8086"], "drivers": ["ice"]}), pool("b", {"drivers": ["i40e"]})
@@ -124,14 +124,14 @@ def test_being_in_use_is_nearer_than_any_refusing_selector() -> None:
     assert why(pools, SPARE.id)[0] is Refusal.IN_USE
 
 
-def test_a_pool_tells_that_an_earlier_one_took_the_device() -> None:
+def test_the_verdict_of_a_pool_names_the_earlier_pool_that_has_the_device() -> None:
     pools = assigned(NODE, pool("first"), pool("second"))
     verdict = pool_verdict(VF0, pools.config.pools[1], pools)
     assert (verdict.chosen, verdict.refusal) == (False, Refusal.TAKEN)
     assert verdict.text == "taken by the earlier pool intel.com/first"
 
 
-def test_a_pool_of_another_kind_says_what_it_takes() -> None:
+def test_the_explanation_of_a_pool_of_another_kind_names_its_kind() -> None:
     pools = assigned(NODE, pool("fec", deviceType="accelerator"))
     verdict = pool_verdict(VF0, pools.config.pools[0], pools)
     assert (verdict.refusal, verdict.text) == (
@@ -141,13 +141,13 @@ def test_a_pool_of_another_kind_says_what_it_takes() -> None:
     assert verdict.objects == ()
 
 
-def test_a_pool_tells_of_a_pf_with_vfs_without_asking_selectors() -> None:
+def test_the_verdict_on_a_pf_with_vfs_needs_no_selector() -> None:
     pools = assigned(NODE, pool("vf"))
     verdict = pool_verdict(PF0, pools.config.pools[0], pools)
     assert (verdict.chosen, verdict.refusal, verdict.objects) == (False, Refusal.HAS_VFS, ())
 
 
-def test_a_pools_verdict_holds_every_selectors_word_also_after_the_first_refusal() -> None:
+def test_a_pools_verdict_has_the_result_of_every_selector_also_after_the_first_refusal() -> None:
     pools = assigned(
         NODE, pool("vf", {"vendors": ["15b3"], "pfNames": ["pf0"], "drivers": ["vfio-pci"]})
     )
@@ -160,7 +160,7 @@ def test_a_pools_verdict_holds_every_selectors_word_also_after_the_first_refusal
     assert (only.refusal, only.selector_object) == (Refusal.SELECTOR, 0)
 
 
-def test_the_verdict_of_the_choosing_pool_still_holds_what_each_object_says() -> None:
+def test_the_verdict_of_the_choosing_pool_has_that_of_each_object() -> None:
     pools = assigned(NODE, pool("vf", {"pfNames": ["pf0#1"]}, {"pfNames": ["pf0#0"]}))
     verdict = pool_verdict(VF0, pools.config.pools[0], pools)
     assert verdict.chosen

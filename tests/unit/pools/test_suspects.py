@@ -54,14 +54,14 @@ def node(held: AllocatedDevices, parent: Device = PF0) -> Pools:
     return Pools(snapshot=host(parent, ORPHAN), held=held)
 
 
-def test_a_function_that_a_pod_holds_has_its_netdev_there() -> None:
+def test_the_netdev_of_an_allocated_function_is_in_its_pod() -> None:
     holders = {ORPHAN.id: PodOwner("intel.com/vf")}
     assert suspicion(ORPHAN, node(AllocatedDevices(holders, complete=True))) == ""
     assert "no pod holds it" in suspicion(ORPHAN, node(AllocatedDevices(complete=True)))
     assert "no pod is known to hold it" in suspicion(ORPHAN, node(AllocatedDevices()))
 
 
-def test_where_the_pfs_netdev_is_missing_too_no_function_looks_broken() -> None:
+def test_if_the_pfs_netdev_is_missing_too_no_function_looks_broken() -> None:
     """The agent is not in the host's network namespace."""
     bare = attrs.evolve(PF0, netdevs=())
     assert suspicion(ORPHAN, node(AllocatedDevices(complete=True), bare)) == ""

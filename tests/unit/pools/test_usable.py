@@ -39,7 +39,7 @@ def why(pools: Pools, device: Device) -> tuple[Refusal | None, str]:
     ],
     ids=["VF", "PF", "accelerator", "SF"],
 )
-def test_a_function_without_a_driver_is_in_no_pool_whatever_its_kind(
+def test_a_function_of_any_kind_without_a_driver_is_in_no_pool(
     function: Device, wanted: Json
 ) -> None:
     pools = assigned(host(PF0, function), {**wanted, "allowInUse": True})
@@ -80,7 +80,7 @@ def test_a_device_that_a_pod_holds_stays_in_its_pool_without_a_driver() -> None:
     ],
     ids=["netdev", "RDMA", "vDPA"],
 )
-def test_a_sub_function_that_has_what_only_a_driver_makes_is_a_device(
+def test_a_sub_function_with_a_device_that_only_a_driver_creates_is_a_device(
     served: dict[str, Any],
 ) -> None:
     sub = sf(MLX, 1, driver=None, **served)
@@ -99,12 +99,12 @@ def test_a_pf_whose_sub_function_a_pod_holds_is_never_a_device(allow: bool) -> N
     assert ("without SFs in use", 0) in [(s.step, s.remaining) for s in pools.pools[0].funnel]
 
 
-def test_it_counts_whichever_plugin_gave_the_sub_function_away() -> None:
+def test_the_sub_function_counts_regardless_of_the_plugin_that_allocated_it() -> None:
     pools = assigned(host(MLX, FREE), pool("pf"), held=held("of-another-plugin", FREE))
     assert members(pools) == {"pf": []}
 
 
-def test_a_sub_function_whose_netdev_is_away_is_in_use_before_kubelet_tells() -> None:
+def test_a_sub_function_without_its_netdev_is_in_use_before_kubelet_reports_it() -> None:
     away = sf(MLX, 1, 2, rdma=(RdmaDevice("mlx5_2"),))
     assert members(assigned(host(MLX, away), pool("pf"))) == {"pf": []}
 
@@ -114,7 +114,7 @@ def test_a_sub_function_whose_netdev_is_away_is_in_use_before_kubelet_tells() ->
     [FREE, sf(MLX, 1, driver=None), sf(MLX, 1, vdpa=(VdpaDevice("vdpa0", None),))],
     ids=["netdev here", "no driver", "vDPA device here"],
 )
-def test_sub_functions_that_wait_here_leave_their_pf_a_device(unused: Device) -> None:
+def test_a_pf_stays_a_device_while_its_sub_functions_are_on_the_host(unused: Device) -> None:
     assert members(assigned(host(MLX, unused), pool("pf"))) == {"pf": [MLX.id]}
 
 

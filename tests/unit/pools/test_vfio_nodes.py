@@ -59,30 +59,30 @@ def test_every_driver_that_binds_to_vfio_brings_the_group(driver: str) -> None:
         assert given(function(driver=driver), nodes) == (GROUP, info)
 
 
-def test_a_driver_of_another_name_that_made_a_vfio_device_brings_the_group() -> None:
+def test_a_driver_of_another_name_that_created_a_vfio_device_has_the_nodes_of_its_group() -> None:
     assert given(function(driver="nvidia", vfio_device="vfio7"), seen(*GROUP))[0] == GROUP
 
 
-def test_without_group_nodes_the_nodes_of_iommufd_are_given() -> None:
+def test_without_group_nodes_the_nodes_of_iommufd_are_added() -> None:
     paths, info = given(function(vfio_device="vfio7"), seen(*CDEV))
     assert paths == CDEV
     assert info["vfio"] == {"cdev-mount": CDEV[1], "iommufd-mount": CDEV[0]}
 
 
-def test_both_ways_are_given_where_the_host_has_both() -> None:
+def test_both_kinds_of_nodes_are_added_if_the_host_has_both() -> None:
     paths, info = given(function(vfio_device="vfio7"), seen(*GROUP, *CDEV))
     assert paths == (*GROUP, *CDEV)
     assert info["vfio"].keys() == {"mount", "dev-mount", "cdev-mount", "iommufd-mount"}
 
 
-def test_where_dev_cannot_be_seen_the_group_is_given_as_far_as_the_kernel_has_groups() -> None:
+def test_if_dev_is_not_visible_the_group_node_is_added_if_the_kernel_has_groups() -> None:
     device = function(vfio_device="vfio7")
     names = frozenset({"vfio/devices/vfio7", "iommu"})
     assert given(device, HostNodes(names=names))[0] == GROUP
     assert given(device, HostNodes(names=names, has_vfio_groups=False))[0] == CDEV
 
 
-def test_a_device_of_a_made_up_group_has_no_node_of_its_own() -> None:
+def test_a_device_of_a_group_without_an_iommu_has_no_device_node() -> None:
     device = function(noiommu=True, vfio_device="vfio7")
     there = seen("/dev/vfio/vfio", "/dev/vfio/noiommu-21", "/dev/iommu")
     assert given(device, there)[0] == ("/dev/vfio/vfio", "/dev/vfio/noiommu-21")
@@ -105,7 +105,7 @@ VDPA = VdpaDevice("vdpa0", "vhost", "/dev/vhost-vdpa-0")
         ({"driver": "mlx5_core", "vdpa": (VDPA,)}, {"vdpaType": "vhost"}, (), VDPA.char_device),
     ],
 )
-def test_a_node_that_the_host_lacks_is_named_and_not_handed_out(
+def test_a_node_that_the_host_lacks_is_named_and_not_added(
     facts: dict[str, Any], selectors: dict[str, object], there: tuple[str, ...], missing: str
 ) -> None:
     pool = one_pool(host(PF0, function(**facts)), selectors)
@@ -117,7 +117,7 @@ def test_a_node_that_the_host_lacks_is_named_and_not_handed_out(
         allocation(pool.config, pool.members, seen(*there))
 
 
-def test_rdma_nodes_that_the_pool_does_not_hand_out_may_be_missing() -> None:
+def test_rdma_nodes_that_the_pool_does_not_add_may_be_missing() -> None:
     assert given(function(driver="mlx5_core", rdma=(RDMA,)), seen())[0] == ()
 
 
@@ -130,7 +130,7 @@ def test_rdma_nodes_that_the_pool_does_not_hand_out_may_be_missing() -> None:
         (VHOST[1:], (), False),
     ],
 )
-def test_vhost_nodes_are_given_only_where_the_host_has_both(
+def test_vhost_nodes_are_added_only_if_the_host_has_both(
     there: tuple[str, ...],
     paths: tuple[str, ...],
     has_section: bool,  # noqa: FBT001 - a parameter of the test
@@ -139,11 +139,11 @@ def test_vhost_nodes_are_given_only_where_the_host_has_both(
     assert (found, "vhost" in info) == (paths, has_section)
 
 
-def test_vhost_nodes_are_given_where_dev_cannot_be_seen() -> None:
+def test_vhost_nodes_are_added_if_dev_is_not_visible() -> None:
     assert given(function(driver="iavf"), HostNodes(), needVhostNet=True)[0] == VHOST
 
 
-def test_a_pool_says_which_vhost_node_is_missing() -> None:
+def test_a_note_of_the_pool_names_the_missing_vhost_node() -> None:
     lacking = host(PF0, function())
     notes = one_pool(attrs.evolve(lacking, nodes=seen(*GROUP)), {"needVhostNet": True}).notes
     text = (
@@ -155,7 +155,7 @@ def test_a_pool_says_which_vhost_node_is_missing() -> None:
 
 
 @pytest.mark.parametrize("facts", [{"driver": "mlx5_vfio_pci"}, {"vfio_device": "vfio7"}])
-def test_a_function_on_vfio_is_not_taken_for_one_that_lost_its_netdev(
+def test_a_function_on_vfio_is_not_treated_as_one_that_lost_its_netdev(
     facts: dict[str, Any],
 ) -> None:
     assert lacks_its_netdev(function(driver="iavf"))

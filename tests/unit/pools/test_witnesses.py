@@ -47,7 +47,7 @@ GIVEN = AllocationTracker().allocated(VF, [A], 0.0)
     [(LISTED, POD), (BY_CHECKPOINT, CLAIMED), (RECORDED, PodOwner(VF)), (GIVEN, PodOwner(VF))],
     ids=["pod-resources", "checkpoint", "record", "answer"],
 )
-def test_each_witness_alone_keeps_a_device_held_until_kubelet_is_sure(
+def test_each_source_alone_keeps_a_device_held_until_kubelets_answer_is_complete(
     tracker: AllocationTracker, holder: PodOwner
 ) -> None:
     assert tracker.held.holders == {A: holder}
@@ -65,13 +65,13 @@ def test_a_checkpoint_without_a_device_frees_it(
     assert tracker.heard(word, 1000.0).held == AllocatedDevices(complete=True)
 
 
-def test_what_pod_resources_lists_is_held_though_the_checkpoint_lacks_it() -> None:
+def test_a_device_in_pod_resources_is_held_even_if_the_checkpoint_lacks_it() -> None:
     for is_complete in (False, True):
         word = KubeletReport({A: POD}, is_complete=is_complete, claims=frozenset())
         assert LISTED.heard(word, 1000.0).held.holders == {A: POD}
 
 
-def test_a_young_answer_waits_for_either_witness_to_have_noted_it() -> None:
+def test_a_new_allocation_is_free_only_after_either_source_could_have_reported_it() -> None:
     for word, within_s in ((COMPLETE, CONFIRM_WITHIN_S), (UNCLAIMED, CHECKPOINT_WITHIN_S)):
         assert GIVEN.heard(word, within_s - 1).held_ids == {A}
         assert GIVEN.heard(word, within_s).held_ids == set()
@@ -89,18 +89,18 @@ def test_an_old_claim_that_was_refuted_does_not_come_back_and_a_new_one_counts()
     assert tracker.heard(claims(), 3.0).heard(claims(CLAIM), 4.0).held_ids == {A}
 
 
-def test_a_checkpoint_that_cannot_be_read_any_more_frees_nothing() -> None:
+def test_a_checkpoint_that_becomes_unreadable_frees_no_device() -> None:
     assert BY_CHECKPOINT.heard(SILENCE, 1000.0).held_ids == {A}
 
 
-def test_a_device_that_was_given_twice_has_one_holder_whatever_the_order() -> None:
+def test_a_device_that_was_allocated_twice_has_one_holder_in_any_order() -> None:
     twice = (CLAIM, Claim(OTHER, A, "uid-0"))
     for found in (twice, twice[::-1]):
         held = AllocationTracker().heard(claims(*found), 0.0).held
         assert held.holders == {A: PodOwner(OTHER, uid="uid-0")}
 
 
-def test_the_word_on_holders_is_complete_with_either_sure_witness() -> None:
+def test_the_holders_are_complete_with_either_certain_source() -> None:
     assert not AllocationTracker().heard(SILENCE, 0.0).complete
     assert not AllocationTracker().heard(PARTIAL, 0.0).complete
     assert AllocationTracker().heard(UNCLAIMED, 0.0).complete
@@ -110,7 +110,7 @@ def test_the_word_on_holders_is_complete_with_either_sure_witness() -> None:
     assert waiting.heard(COMPLETE, 0.0).held == AllocatedDevices(complete=True)
 
 
-def test_a_device_that_comes_back_soon_rests_for_a_while() -> None:
+def test_a_device_that_is_freed_soon_after_its_allocation_rests_for_a_while() -> None:
     early = GIVEN.heard(KubeletReport({A: POD}, is_complete=True), 2.0).heard(
         COMPLETE, SHORT_LIFE_S - 1
     )
@@ -136,7 +136,7 @@ HIDDEN = vf(A, PF0, 0, driver="mlx5_core")
 POOLS = config(pool("rdma", {"isRdma": True}), pool("any", {}))
 
 
-def test_while_holders_are_not_known_a_function_in_a_pod_perhaps_joins_no_later_pool() -> None:
+def test_while_holders_are_unknown_a_function_that_may_be_in_a_pod_joins_no_later_pool() -> None:
     """Its netdev is not here, and the RDMA device that the first pool asks for may be with it."""
     pools = assign(host(PF0, SOUND, HIDDEN), POOLS, AllocatedDevices(awaited=True))
     assert members(pools) == {"rdma": [B], "any": []}
@@ -155,7 +155,7 @@ def test_while_holders_are_not_known_a_function_in_a_pod_perhaps_joins_no_later_
     ],
     ids=["of userspace", "with its netdev", "of another vendor"],
 )
-def test_what_is_not_hidden_in_a_pod_joins_at_once(device: object) -> None:
+def test_devices_whose_facts_are_not_hidden_join_at_once(device: object) -> None:
     assert isinstance(device, type(HIDDEN))
     wanted = config(pool("rdma", {"isRdma": True, "vendors": ["15b3"]}), pool("any", {}))
     sound = attrs.evolve(SOUND, vendor="15b3")
@@ -164,5 +164,5 @@ def test_what_is_not_hidden_in_a_pod_joins_at_once(device: object) -> None:
     assert members(pools) == {"rdma": [B], "any": [A]}
 
 
-def test_a_holder_by_the_checkpoint_is_told_by_the_uid_of_its_pod() -> None:
+def test_a_holder_from_the_checkpoint_is_shown_by_the_uid_of_its_pod() -> None:
     assert str(CLAIMED) == "the pod with the UID uid-1 (from kubelet's checkpoint)"

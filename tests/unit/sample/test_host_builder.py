@@ -43,7 +43,7 @@ def test_no_two_functions_share_an_address(tmp_path: Path) -> None:
     assert len(addresses | set(pfs)) == 3 * 256 + 3
 
 
-def test_vfs_are_added_up_to_a_count_and_taken_away(host: HostBuilder) -> None:
+def test_vfs_are_added_up_to_a_count_and_removed(host: HostBuilder) -> None:
     first = host.vfs(PF)
     assert host.add_vfs(PF, 5, E810.vf.vfio)[:3] == first
     assert len(host.vfs(PF)) == 5

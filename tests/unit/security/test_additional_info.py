@@ -41,7 +41,7 @@ def file_with(info: object) -> str:
 
 
 @given(info=INFO, strict=st.booleans())
-def test_no_problem_of_a_file_tells_a_value(info: object, strict: bool) -> None:  # noqa: FBT001
+def test_no_problem_of_a_file_contains_a_value(info: object, strict: bool) -> None:  # noqa: FBT001
     loaded = load_config(
         file_with(info).encode(), source="c.json", default_prefix="intel.com", strict=strict
     )
@@ -49,7 +49,7 @@ def test_no_problem_of_a_file_tells_a_value(info: object, strict: bool) -> None:
 
 
 @given(data=st.data(), damage=DAMAGE)
-def test_no_problem_of_a_broken_file_tells_a_value_that_was_quoted(
+def test_no_problem_of_an_invalid_file_contains_a_quoted_value(
     data: st.DataObject, damage: str
 ) -> None:
     whole = file_with({"*": {"key": VALUE, "more": VALUE}})
@@ -59,7 +59,7 @@ def test_no_problem_of_a_broken_file_tells_a_value_that_was_quoted(
     assert VALUE not in "\n".join(loaded.lines())
 
 
-async def test_what_is_logged_of_good_and_bad_files_tells_no_value(
+async def test_log_events_on_valid_and_invalid_files_contain_no_value(
     tmp_path: Path, log_lines: LogLines
 ) -> None:
     path = tmp_path / "config.json"
@@ -74,7 +74,7 @@ async def test_what_is_logged_of_good_and_bad_files_tells_no_value(
     assert VALUE not in str(attrs.asdict(config_watcher.status))
 
 
-async def test_a_file_that_is_refused_at_the_start_tells_no_value(
+async def test_the_error_on_a_file_that_is_refused_at_the_start_contains_no_value(
     tmp_path: Path, log_lines: LogLines
 ) -> None:
     path = tmp_path / "config.json"
@@ -87,7 +87,7 @@ async def test_a_file_that_is_refused_at_the_start_tells_no_value(
     assert VALUE not in log_lines.stream.getvalue()
 
 
-async def test_an_allocation_gives_the_value_to_the_container_and_to_nobody_else(
+async def test_an_allocation_passes_the_value_to_the_container_only(
     tmp_path: Path, log_lines: LogLines
 ) -> None:
     roots = Roots(tmp_path)
@@ -105,7 +105,7 @@ async def test_an_allocation_gives_the_value_to_the_container_and_to_nobody_else
     assert VALUE not in "".join(written)
 
 
-async def test_an_allocation_that_is_refused_tells_no_value(
+async def test_the_error_of_a_refused_allocation_contains_no_value(
     tmp_path: Path, log_lines: LogLines
 ) -> None:
     pools = assigned(host(PF0, VF), pool("vf", additionalInfo={"*": {"key": VALUE}}))

@@ -80,7 +80,7 @@ def pools_of(host: HostBuilder) -> Pools:
 
 @given(name=NAMES, target=st.sampled_from(["..", ".", "/", "../../21/..", "x/21\n"]) | NAMES)
 @settings(max_examples=15)
-def test_kubelet_is_told_plain_ids_and_plain_nodes(name: str, target: str) -> None:
+def test_kubelet_gets_plain_ids_and_plain_nodes(name: str, target: str) -> None:
     with host_with(name, target) as host:
         pools = pools_of(host)
     assert "mlx5_core.sf.4" in {m.device.id for p in pools.pools for m in p.members}
@@ -106,7 +106,7 @@ def check_member(chosen: Pool, member: Member) -> None:
 
 @given(name=NAMES)
 @settings(max_examples=15)
-async def test_runtimes_and_cni_plugins_find_legal_files(name: str) -> None:
+async def test_files_for_runtimes_and_cni_plugins_are_valid(name: str) -> None:
     with host_with(name, "..") as host:
         for chosen in pools_of(host).pools:
             spec = cdi_document(chosen, frozenset(), {}, HostNodes(rdma_cm=True))

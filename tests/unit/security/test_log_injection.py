@@ -61,7 +61,7 @@ def test_an_event_is_one_safe_line_whatever_its_fields_hold(form: str, value: ob
 
 
 @given(text=TEXTS)
-def test_a_text_line_has_the_fields_that_were_given_and_no_more(text: str) -> None:
+def test_a_text_line_has_only_the_fields_with_a_value(text: str) -> None:
     with stream("text") as written:
         logs.emit(PoolNote(resource=text, note=text))
     line = written.getvalue()[:-1]
@@ -73,7 +73,7 @@ def test_a_text_line_has_the_fields_that_were_given_and_no_more(text: str) -> No
 
 
 @given(text=TEXTS)
-def test_a_json_line_gives_the_text_back(text: str) -> None:
+def test_a_json_line_contains_the_text_unchanged(text: str) -> None:
     with stream("json") as written:
         logs.emit(PoolNote(resource="r", note=text))
     assert json.loads(written.getvalue())[FIELD] == text
@@ -82,7 +82,7 @@ def test_a_json_line_gives_the_text_back(text: str) -> None:
 
 @FORMS
 @given(message=TEXTS)
-def test_no_line_of_a_traceback_can_pass_for_an_event(form: str, message: str) -> None:
+def test_no_line_of_a_traceback_looks_like_an_event(form: str, message: str) -> None:
     error = ExceptionGroup("several", [ValueError(message), OSError(2, message, message)])
     error.add_note(message)
     with stream(form) as written:
@@ -96,7 +96,7 @@ def test_no_line_of_a_traceback_can_pass_for_an_event(form: str, message: str) -
 
 
 @given(name=TEXTS, message=TEXTS)
-def test_what_a_library_logs_is_one_event_of_ours(name: str, message: str) -> None:
+def test_a_library_log_record_is_one_event(name: str, message: str) -> None:
     root = logging.getLogger()
     before = root.handlers[:]
     try:
@@ -113,7 +113,7 @@ def test_what_a_library_logs_is_one_event_of_ours(name: str, message: str) -> No
     assert told["error"] == repr(ValueError(message))
 
 
-def test_what_a_library_repeats_is_counted(log_lines: LogLines) -> None:
+def test_repeated_library_log_records_are_counted(log_lines: LogLines) -> None:
     root = logging.getLogger()
     before = root.handlers[:]
     try:
@@ -139,7 +139,7 @@ main(["run", "--log-format", sys.argv[1]])
 
 
 @FORMS
-def test_a_process_that_ends_by_a_bug_writes_nothing_but_its_own_lines(form: str) -> None:
+def test_a_process_that_ends_by_an_unexpected_exception_writes_only_log_lines(form: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", CRASH, form], capture_output=True, text=True, check=False
     )

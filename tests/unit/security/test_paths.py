@@ -66,7 +66,7 @@ def made_in(folder: Path, name: str) -> None:
 
 
 @given(stem=TEXTS, suffix=st.sampled_from(["", ".json", "-device.json"]))
-def test_whatever_a_file_name_is_made_from_it_stays_in_its_folder(stem: str, suffix: str) -> None:
+def test_a_file_name_made_from_any_text_stays_in_its_folder(stem: str, suffix: str) -> None:
     name = safe_file_name(stem, suffix)
     assert name.endswith(suffix)
     with guarded() as folder:
@@ -104,7 +104,7 @@ async def test_device_info_of_any_id_is_written_into_its_folder_only(
 
 @given(device_ids=st.lists(TEXTS, max_size=4, unique=True), name=TEXTS)
 @settings(max_examples=50)
-async def test_a_spec_of_any_id_and_resource_is_one_file_that_we_can_find_again(
+async def test_a_spec_of_any_id_and_resource_is_one_file_with_a_reproducible_name(
     device_ids: list[str], name: str
 ) -> None:
     config = attrs.evolve(PLAIN, name=name)
@@ -118,7 +118,7 @@ async def test_a_spec_of_any_id_and_resource_is_one_file_that_we_can_find_again(
 
 @given(text=TEXTS.filter(bool))
 @settings(max_examples=50)
-async def test_what_a_host_tells_of_a_device_is_one_string_in_its_file(text: str) -> None:
+async def test_a_fact_of_a_device_is_one_string_in_a_file_of_the_host(text: str) -> None:
     odd = member("0000:3b:02.0")
     odd = attrs.evolve(odd, device=attrs.evolve(odd.device, representor=text))
     with guarded() as folder:
@@ -152,7 +152,7 @@ def test_looking_for_the_go_plugins_sockets_touches_nothing_outside(resource: st
 
 
 @given(name=TEXTS, prefix=TEXTS)
-def test_what_the_configuration_takes_as_a_resource_is_a_plain_name(name: str, prefix: str) -> None:
+def test_resource_names_in_a_valid_configuration_are_plain(name: str, prefix: str) -> None:
     config = accepted(name, prefix)
     if config is not None:
         assert re.fullmatch(r"[A-Za-z0-9._-]{1,63}", config.name)

@@ -73,7 +73,7 @@ def test_the_right_key_and_form_are_named(key: str, value: str, form: str) -> No
         ("devices", "x" * 5000),
     ],
 )
-def test_of_a_value_that_is_like_nothing_known_no_guess_is_made(key: str, value: str) -> None:
+def test_for_a_value_that_resembles_nothing_known_no_guess_is_made(key: str, value: str) -> None:
     assert better_place(key, value, NET) == ""
 
 
@@ -83,5 +83,5 @@ def test_an_accelerator_has_no_netdev_to_be_named_by() -> None:
 
 
 @pytest.mark.parametrize("value", ["0000:3b:00.0#3-2", "3b:00.0#x", "0000:3b:00.0#"])
-def test_a_bad_range_in_root_devices_is_not_told_to_be_written_as_it_is(value: str) -> None:
+def test_an_error_in_a_range_of_root_devices_does_not_suggest_the_same_text(value: str) -> None:
     assert better_place("rootDevices", value, NET_DEVICE) == ""

@@ -39,7 +39,7 @@ def told(
         ("pfNames", ["pf0#0-1"]),
     ],
 )
-def test_nothing_is_said_of_what_can_match(key: str, values: list[str]) -> None:
+def test_selectors_that_match_cause_no_note(key: str, values: list[str]) -> None:
     assert told(key, *values) == ()
 
 
@@ -178,7 +178,7 @@ def test_nothing_is_said_of_what_can_match(key: str, values: list[str]) -> None:
         ),
     ],
 )
-def test_what_cannot_match_here_is_told_with_cause_and_fix(
+def test_selectors_that_match_nothing_here_are_reported_with_cause_and_fix(
     key: str, values: list[Any], hint: str
 ) -> None:
     assert told(key, *values) == (hint,)
@@ -210,11 +210,11 @@ def test_rdma_is_not_promised_to_functions_bound_to_vfio() -> None:
     )
 
 
-def test_one_rdma_device_is_enough_to_say_nothing() -> None:
+def test_one_rdma_device_is_enough_to_suppress_the_note() -> None:
     assert told("isRdma", True, on=host(vf("0000:3b:02.0", None, rdma=(RdmaDevice("r0"),)))) == ()
 
 
-def test_a_netdev_that_is_no_pf_is_recognised() -> None:
+def test_a_netdev_that_is_not_a_pf_is_recognised() -> None:
     other = vf("0000:3b:02.0", PF0, 0, netdevs=(Netdev("eth5"),))
     (hint,) = told("pfNames", "eth5", on=host(PF0, other))
     assert hint.endswith(
@@ -222,14 +222,14 @@ def test_a_netdev_that_is_no_pf_is_recognised() -> None:
     )
 
 
-def test_a_kind_is_not_looked_for_among_others() -> None:
+def test_a_kind_is_not_searched_among_others() -> None:
     accelerator = pf("0000:f7:00.0", None, kind=ACCELERATOR)
     assert told("pciAddresses", "f7:00.0", on=host(accelerator)) == (
         "pciAddresses: 0000:f7:00.0 has deviceType accelerator, this pool has netDevice",
     )
 
 
-def test_a_pf_without_sub_functions_is_told() -> None:
+def test_a_pf_without_sub_functions_is_reported() -> None:
     assert told("pfNames", "pf1", kind=AUX_NET_DEVICE) == (
         "pfNames: pf1 (0000:3b:00.1) has no auxiliary network devices on this host",
     )
@@ -278,13 +278,13 @@ def test_a_pf_name_that_is_nearly_right_is_suggested_whatever_its_case() -> None
     assert hint.startswith("pfNames: no PF on this host is named PFX0; PFs here: pf0, pf1; did you")
 
 
-def test_unbound_vdpa_devices_are_told() -> None:
+def test_unbound_vdpa_devices_are_explained() -> None:
     snapshot = host(vf("0000:3b:02.0", None, vdpa=(VdpaDevice("vdpa0", None),)))
     (hint,) = told("vdpaType", "virtio", on=snapshot)
     assert "present: unbound (1)" in hint
 
 
-def test_hints_of_all_criteria_come_in_their_order() -> None:
+def test_hints_of_all_criteria_are_in_their_order() -> None:
     chosen = SelectorObject(
         (Criterion("vendors", frozenset({"15b3"})), Criterion("drivers", frozenset({"x"})))
     )

@@ -47,11 +47,11 @@ def test_any_pattern_fits_the_names_that_fnmatch_finds(pattern: str, name: str) 
 @pytest.mark.parametrize(
     "pattern", ["[" * 100_000, "?*" * 100_000, "*a" * 100_000, "[!" * 50_000 + "]", "*" * 100_000]
 )
-def test_a_long_pattern_is_read_and_matched_without_going_back_over_it(pattern: str) -> None:
+def test_a_long_pattern_is_parsed_and_matched_without_backtracking(pattern: str) -> None:
     assert Glob(pattern).fits("ens1f0np0") is (pattern[:2] == "**")
 
 
-def test_a_pattern_is_read_once_for_all_names() -> None:
+def test_a_pattern_is_parsed_once_for_all_names() -> None:
     entry = parse_pf_name("ENS*")
     assert entry.glob is entry.glob is not None
     assert (entry.names("ens1f0"), entry.names("eth0")) == (True, False)

@@ -150,7 +150,7 @@ def test_a_selector_refuses(key: str, device: Device, values: list[Any]) -> None
     assert not matches(device, key, *values)
 
 
-def test_the_table_tests_every_filter() -> None:
+def test_the_table_has_a_test_of_every_filter() -> None:
     marks = [
         mark
         for test in (test_a_selector_selects, test_a_selector_refuses)
@@ -173,7 +173,7 @@ def test_the_first_refusal_is_the_first_in_the_order_of_the_table() -> None:
     assert first_refusal(BARE, chosen, HOST) == Criterion("vendors", frozenset({"8086"}))
 
 
-def test_no_refusal_where_all_hold() -> None:
+def test_there_is_no_refusal_if_all_selectors_match() -> None:
     chosen = selection(vendors=["8086"], pfNames=["pf0"], drivers=["iavf"], isRdma=[True])
     assert first_refusal(VF1, chosen, HOST) is None
     assert first_refusal(BARE, SelectorObject(), HOST) is None
@@ -236,7 +236,7 @@ def test_judging_goes_on_after_the_first_refusal() -> None:
         ("vdpaType", BARE, "no vDPA device"),
     ],
 )
-def test_the_fact_is_told_in_words(key: str, device: Device, text: str) -> None:
+def test_the_fact_is_shown_as_text(key: str, device: Device, text: str) -> None:
     assert SELECTORS[key].describe(device, HOST) == text
 
 

@@ -83,13 +83,13 @@ def test_a_malformed_range_is_named_with_the_allowed_form(raw: str, problem: str
         ),
     ],
 )
-def test_parts_of_a_range_that_are_not_read_as_written_are_named(
+def test_parts_of_a_range_that_are_interpreted_differently_are_named(
     raw: str, faults: list[str]
 ) -> None:
     assert range_faults(raw) == tuple(f"{raw!r}: {fault}" for fault in faults)
 
 
-def test_of_many_bad_parts_the_first_are_named_and_the_others_counted() -> None:
+def test_of_many_invalid_parts_the_first_are_named_and_the_others_counted() -> None:
     faults = range_faults("pf0#0" + 100 * ",x")
     assert len(faults) == 4
     assert faults[-1].endswith(": 97 more parts are not read")
@@ -110,18 +110,18 @@ def test_the_order_of_entries_makes_no_difference() -> None:
     assert hash(unite(entries)) == hash(unite(reversed(entries)))
 
 
-def test_a_pattern_and_a_name_for_one_pf_add_up() -> None:
+def test_a_pattern_and_a_name_for_one_pf_are_united() -> None:
     ranges = unite([FunctionRange("pf*", ((0, 1),), is_pattern=True), parse_range("pf0#5")])
     assert [i for i in range(8) if ranges.cover("pf0", i)] == [0, 1, 5]
     assert [i for i in range(8) if ranges.cover("pf1", i)] == [0, 1]
 
 
-def test_a_function_without_an_index_is_meant_only_by_the_bare_name() -> None:
+def test_a_function_without_an_index_is_selected_only_by_the_bare_name() -> None:
     assert unite([parse_range("pf0")]).cover("pf0", None)
     assert not unite([parse_range("pf0#0-9")]).cover("pf0", None)
 
 
-def test_a_function_whose_pf_has_no_name_is_never_meant() -> None:
+def test_a_function_whose_pf_has_no_name_is_never_selected_by_a_name() -> None:
     everything = unite([FunctionRange("*", None, is_pattern=True)])
     assert not everything.cover(None, 0)
     assert not everything.names(None)

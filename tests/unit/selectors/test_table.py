@@ -10,7 +10,7 @@ from agent.kinds import ACCELERATOR, AUX_NET_DEVICE, KINDS, NET_DEVICE, Kind, ki
 from agent.selectors import SELECTORS
 
 
-def test_the_order_goes_from_what_never_changes_to_what_changes_at_run_time() -> None:
+def test_the_order_is_from_facts_that_never_change_to_facts_that_change_at_run_time() -> None:
     assert tuple(SELECTORS) == (
         "vendors",
         "devices",
@@ -50,7 +50,7 @@ def test_each_kind_has_its_selectors(kind: Kind, absent: set[str]) -> None:
     ("kind", "key"),
     [(kind, key) for kind in KINDS.values() for key, s in SELECTORS.items() if kind in s.kinds],
 )
-def test_the_documented_example_of_a_selector_loads_without_a_word(kind: Kind, key: str) -> None:
+def test_the_documented_example_of_a_selector_loads_without_a_message(kind: Kind, key: str) -> None:
     selectors = {"vendors": ["8086"], key: SELECTORS[key].example}
     if kind is AUX_NET_DEVICE:
         selectors["auxTypes"] = ["sf"]
@@ -64,7 +64,7 @@ def test_the_documented_example_of_a_selector_loads_without_a_word(kind: Kind, k
     assert [c.key for c in chosen.criteria if c.key == key] == [key] * SELECTORS[key].is_filter
 
 
-def test_a_pool_of_all_documented_examples_loads_without_a_word() -> None:
+def test_a_pool_of_all_documented_examples_loads_without_a_message() -> None:
     pool = "{" + ", ".join(row.example for row in pool_rows()) + "}"
     loaded = load_config(
         f'{{"resourceList": [{pool}]}}'.encode(), source="f", default_prefix="intel.com"
@@ -72,7 +72,7 @@ def test_a_pool_of_all_documented_examples_loads_without_a_word() -> None:
     assert loaded.problems == ()
 
 
-def test_the_reference_has_a_row_for_every_selector() -> None:
+def test_the_reference_page_has_a_row_for_every_selector() -> None:
     assert [row.key for row in selector_rows()] == list(SELECTORS)
     assert all(
         row.meaning.endswith(".") and row.allowed for row in (*selector_rows(), *pool_rows())

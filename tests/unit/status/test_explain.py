@@ -45,7 +45,7 @@ def test_a_device_is_known_by_its_address_in_any_spelling_and_by_its_netdev(subj
     assert device(subject).summary == "selected by intel.com/net"
 
 
-def test_every_pool_tells_each_selectors_verdict_in_order() -> None:
+def test_every_pool_has_each_selectors_verdict_in_order() -> None:
     (one,) = verdict(VF1.id, "intel.com/net").objects
     assert one.verdicts == [
         v1.SelectorVerdict("vendors", "8086", "vendor 8086", passed=True),
@@ -63,18 +63,18 @@ def test_every_selector_object_has_its_own_verdict_counted_from_one() -> None:
     ]
 
 
-def test_a_device_that_an_earlier_pool_has_says_so() -> None:
+def test_the_explanation_of_a_device_names_the_earlier_pool_that_has_it() -> None:
     assert verdict(VF0.id, "intel.com/late").outcome == "taken by the earlier pool intel.com/net"
 
 
-def test_a_guarded_device_tells_how_the_host_uses_it() -> None:
+def test_the_explanation_of_a_guarded_device_says_how_the_host_uses_it() -> None:
     state = moment(NODE, pool("any"))
     told = device(UPLINK.id, state)
     assert told.in_use == "eno1 carries the default route"
     assert '"allowInUse": true would override' in told.summary
 
 
-def test_an_unhealthy_device_tells_cause_sentence_and_date() -> None:
+def test_an_unhealthy_device_has_cause_text_and_date() -> None:
     links = Links().with_fact(LinkFact(4, "pf0", admin_up=True, carrier=False))
     told = device(VF0.id, moment(NODE, NET, links=links, changed_at={VF0.id: 9.0}))
     assert told.device is not None
@@ -86,14 +86,14 @@ def test_an_unhealthy_device_tells_cause_sentence_and_date() -> None:
     assert told.health_detail == "PF pf0 has no carrier"
 
 
-def test_the_pod_that_holds_a_device_is_told() -> None:
+def test_the_pod_that_holds_a_device_is_shown() -> None:
     told = device(VF0.id, moment(NODE, NET, held=held("net", VF0)))
     assert told.summary == "selected by intel.com/net; held by pod default/pod"
     assert told.device is not None
     assert told.device.holder == v1.Holder("intel.com/net", "pod", "default", "main")
 
 
-def test_facts_are_told_as_far_as_they_are_known() -> None:
+def test_known_facts_are_shown() -> None:
     rich = attrs.evolve(
         VF1,
         numa_node=1,
@@ -126,7 +126,7 @@ def test_facts_are_told_as_far_as_they_are_known() -> None:
     }
 
 
-def test_netdevs_are_told_with_their_newest_state() -> None:
+def test_netdevs_are_shown_with_their_latest_state() -> None:
     facts = {f.name: f.value for f in device(VF0.id).facts}
     assert facts["netdev"] == "pf0v0 (ether, administratively down)"
 
@@ -141,14 +141,14 @@ def test_a_pool_is_known_by_its_resource_and_by_its_name(subject: str) -> None:
     assert told.overlaps == [v1.Overlap("intel.com/net", "intel.com/late", 1)]
 
 
-def test_an_empty_pool_says_what_kubelet_shows_and_why() -> None:
+def test_advice_on_an_empty_pool_has_what_kubelet_shows_and_the_reason() -> None:
     told = of_pool("empty", moment(NODE, pool("empty", {"vendors": ["15b3"]})))
     assert told.summary == "no devices: it is not registered with kubelet"
     assert told.pool is not None
     assert told.pool.why_empty
 
 
-def test_a_pool_that_kubelet_does_not_follow_says_so() -> None:
+def test_a_pool_without_a_stream_says_so() -> None:
     other = moment(NODE, pool("other", {"vendors": ["8086"]})).servers
     told = of_pool("net", moment(NODE, NET, servers=other))
     assert told.summary.endswith("kubelet does not follow the list, so it counts none of them")
@@ -182,7 +182,7 @@ def test_an_unknown_subject_gets_the_nearest_names(subject: str, near: str) -> N
     assert near in found.near
 
 
-def test_a_subject_like_nothing_gets_the_pools() -> None:
+def test_for_a_subject_without_similar_names_the_pools_are_listed() -> None:
     assert explain("zzzzzz", STATE).near == ["intel.com/net", "intel.com/dpdk", "intel.com/late"]
 
 
@@ -190,7 +190,9 @@ def test_a_subject_longer_than_any_name_is_compared_with_nothing() -> None:
     assert explain(f"{VF0.id}{'0' * 200}", STATE).near == explain("zzzzzz", STATE).near
 
 
-def test_a_function_of_another_class_is_told_with_its_class_and_the_way_to_have_it() -> None:
+def test_the_explanation_of_a_function_of_another_class_has_the_class_and_how_to_select_it() -> (
+    None
+):
     node = attrs.evolve(
         host(PF0), passed_over=(("0000:6b:00.1", 0x0B4000), ("0000:00:01.0", 0x060400))
     )
@@ -205,7 +207,7 @@ def test_a_function_of_another_class_is_told_with_its_class_and_the_way_to_have_
     )
 
 
-def test_why_a_device_is_given_last_is_among_its_facts() -> None:
+def test_the_reason_why_a_device_is_allocated_last_is_among_its_facts() -> None:
     """It lost its netdev, or came back too soon and others are preferred for a while."""
     lost = attrs.evolve(VF0, netdevs=())
     broken = moment(attrs.evolve(NODE, devices=(UPLINK, PF0, lost, VF1)), NET, DPDK, LATE)

@@ -23,11 +23,11 @@ def dates(*changes: Change) -> dict[str, float]:
     return dict(found.changed_at)
 
 
-def test_a_device_that_was_never_unhealthy_is_dated_by_its_coming() -> None:
+def test_the_health_of_a_device_that_was_never_unhealthy_is_dated_by_its_appearance() -> None:
     assert dates(Change("a", None, HEALTHY)) == {"a": 1.0}
 
 
-def test_a_device_that_comes_unhealthy_has_been_so_since_then() -> None:
+def test_a_device_that_appears_unhealthy_is_unhealthy_since_then() -> None:
     assert dates(Change("a", None, SICK)) == {"a": 1.0}
 
 
@@ -35,11 +35,11 @@ def test_the_newest_change_counts() -> None:
     assert dates(Change("a", HEALTHY, SICK), Change("a", SICK, HEALTHY)) == {"a": 2.0}
 
 
-def test_a_device_that_goes_is_forgotten() -> None:
+def test_a_device_that_disappears_is_forgotten() -> None:
     assert dates(Change("a", HEALTHY, SICK), Change("a", SICK, None)) == {}
 
 
-def test_a_device_that_moves_keeps_the_date_of_its_new_pool_in_either_order() -> None:
+def test_a_device_that_moves_has_the_date_of_its_new_pool_in_either_order() -> None:
     comes = event_of("new", Change("a", None, HEALTHY))
     goes = event_of("old", Change("a", HEALTHY, None))
     for order in ((comes, goes), (goes, comes)):

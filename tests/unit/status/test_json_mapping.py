@@ -33,7 +33,7 @@ def test_nested_messages_and_lists_are_followed() -> None:
     }
 
 
-def test_the_document_is_what_protobufs_own_mapping_reads() -> None:
+def test_the_document_can_be_read_by_protobufs_own_mapping() -> None:
     message = v1.StatusReply(
         version="1",
         ready=True,
@@ -43,7 +43,7 @@ def test_the_document_is_what_protobufs_own_mapping_reads() -> None:
     assert v1.StatusReply.from_dict(document(message)) == message
 
 
-def test_compact_and_indented_text_say_the_same() -> None:
+def test_compact_and_indented_text_have_the_same_content() -> None:
     message = v1.Fact("a", "b")
     assert json.loads(compact(message)) == json.loads(text(message)) == document(message)
     assert b" " not in compact(message)
@@ -51,7 +51,7 @@ def test_compact_and_indented_text_say_the_same() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])
-def test_compact_writes_lists_that_the_message_does_not_hold_in_their_place(count: int) -> None:
+def test_compact_writes_lists_that_replace_those_of_the_message(count: int) -> None:
     devices = [v1.Device(id=f"d{i}", index=i) for i in range(count)]
     whole = v1.StatusReply(
         version="1", devices=devices, pools=[v1.Pool(resource="r")], scan=v1.Scan(number=3)

@@ -53,7 +53,7 @@ def test_a_pool_without_devices_needs_no_stream() -> None:
         ),
     ],
 )
-def test_a_pool_that_kubelet_does_not_follow_is_named_with_the_cause(
+def test_a_pool_without_a_stream_is_named_with_the_cause(
     standing: PoolServerState | None, text: str
 ) -> None:
     servers = (standing,) if standing else ()
@@ -76,18 +76,18 @@ def test_a_resource_that_another_agent_serves_is_missing_once_with_the_name_of_t
     )
 
 
-def test_an_agent_that_was_asked_to_stop_is_not_ready_though_its_lists_are_followed() -> None:
+def test_an_agent_that_is_stopping_is_not_ready_although_its_streams_are_open() -> None:
     assert missing(stopping=True) == ("the agent is stopping",)
 
 
-def test_an_agent_without_pools_on_purpose_is_ready_and_says_why() -> None:
+def test_an_agent_with_an_empty_configuration_is_ready_and_says_why() -> None:
     idle = ConfigStatus("d/config.json", in_force=True, idle="d holds no config.json")
     assert readiness(attrs.evolve(READY, config=idle)) == Readiness(
         details=("d holds no config.json",)
     )
 
 
-def test_a_hanging_scan_is_not_ready() -> None:
+def test_an_agent_whose_scan_hangs_is_not_ready() -> None:
     assert missing(scan=ScanStatus(3, stalled_s=20.0)) == (
         "a scan of the host has been hanging for 20 s",
     )
@@ -115,7 +115,7 @@ def test_pools_refused_at_the_start_and_closed_netlink_are_details() -> None:
     ]
 
 
-def test_what_is_to_be_known_of_a_registration_is_one_detail_for_all_pools() -> None:
+def test_registration_problems_are_one_detail_for_all_pools() -> None:
     servers = tuple(attrs.evolve(s, note="by kubelet.sock") for s in READY.servers)
     told = readiness(attrs.evolve(READY, servers=servers))
     assert told == Readiness(details=("by kubelet.sock",))

@@ -41,14 +41,14 @@ async def following(first: AgentState) -> AsyncIterator[Callable[[AgentState], N
     assert bus.subscriber_count(ScanResumed) == 0
 
 
-async def test_readiness_at_the_start_is_said_at_once_and_only_once(log_lines: LogLines) -> None:
+async def test_readiness_at_the_start_is_logged_at_once_and_only_once(log_lines: LogLines) -> None:
     async with following(READY) as become:
         become(READY)
         await asyncio.sleep(60)
     assert log_lines.fields("agent.ready") == [{"ready": True}]
 
 
-async def test_an_agent_that_was_asked_to_stop_does_not_say_that_it_is_ready(
+async def test_an_agent_that_is_stopping_does_not_log_that_it_is_ready(
     log_lines: LogLines,
 ) -> None:
     async with following(attrs.evolve(READY, serving=False)) as become:
@@ -57,7 +57,7 @@ async def test_an_agent_that_was_asked_to_stop_does_not_say_that_it_is_ready(
     assert log_lines.fields("agent.ready") == []
 
 
-async def test_what_is_missing_is_said_if_it_lasts(log_lines: LogLines) -> None:
+async def test_missing_items_are_logged_if_they_persist(log_lines: LogLines) -> None:
     async with following(READY) as become:
         become(STALLED)
         await asyncio.sleep(BRIEF_S / 2)
@@ -72,7 +72,7 @@ async def test_what_is_missing_is_said_if_it_lasts(log_lines: LogLines) -> None:
     ]
 
 
-async def test_a_short_gap_is_no_news(log_lines: LogLines) -> None:
+async def test_a_short_gap_is_not_logged(log_lines: LogLines) -> None:
     async with following(READY) as become:
         become(STALLED)
         await asyncio.sleep(BRIEF_S / 2)
@@ -81,7 +81,9 @@ async def test_a_short_gap_is_no_news(log_lines: LogLines) -> None:
     assert log_lines.fields("agent.ready") == [{"ready": True}]
 
 
-async def test_a_start_that_hangs_says_what_is_missing_after_a_while(log_lines: LogLines) -> None:
+async def test_a_start_that_hangs_reports_after_a_while_what_is_missing(
+    log_lines: LogLines,
+) -> None:
     async with following(STALLED) as become:
         await asyncio.sleep(START_S - 0.1)
         assert log_lines.events() == []
@@ -92,7 +94,7 @@ async def test_a_start_that_hangs_says_what_is_missing_after_a_while(log_lines: 
     assert [f["ready"] for f in log_lines.fields("agent.ready")] == [False, True]
 
 
-async def test_health_that_changes_is_no_reason_to_look() -> None:
+async def test_a_change_of_health_causes_no_scan() -> None:
     bus, looked = Bus(), 0
 
     def state() -> AgentState:

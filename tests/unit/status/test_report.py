@@ -28,7 +28,7 @@ def devices(state: AgentState) -> dict[str, v1.Device]:
     return {d.id: d for d in status(state, devices=True).devices}
 
 
-def test_the_head_says_who_and_since_when_and_whether_it_is_ready() -> None:
+def test_the_first_line_has_version_process_uptime_and_readiness() -> None:
     state = attrs.evolve(moment(NODE, CHOSEN), scan=ScanStatus(3, 0.0123))
     told = status(state)
     assert (told.version, told.pid, told.node) == ("1.2.3", 42, "node-1")
@@ -37,7 +37,7 @@ def test_the_head_says_who_and_since_when_and_whether_it_is_ready() -> None:
     assert told.devices == []
 
 
-def test_what_is_missing_and_how_the_file_stands_are_told() -> None:
+def test_missing_items_and_the_state_of_the_file_are_reported() -> None:
     config = ConfigStatus("f", True, "bad comma", ("intel.com/x",), reloads=2, failures=1)
     told = status(attrs.evolve(moment(NODE, CHOSEN, servers=()), config=config))
     assert told.missing == [f"{NET} (2 devices): is not served yet"]
@@ -52,7 +52,7 @@ def test_what_is_missing_and_how_the_file_stands_are_told() -> None:
     )
 
 
-def test_a_pool_tells_its_counts_its_funnel_and_its_server() -> None:
+def test_a_pool_has_its_counts_its_funnel_and_its_server() -> None:
     (told,) = status(moment(NODE, CHOSEN, held=held("net", VF1))).pools
     assert (told.resource, told.device_type) == (NET, "netDevice")
     assert (told.devices, told.healthy, told.held) == (2, 2, 1)
@@ -63,7 +63,7 @@ def test_a_pool_tells_its_counts_its_funnel_and_its_server() -> None:
     assert told.server.since == NOW - 10
 
 
-def test_an_empty_pool_tells_why_and_has_no_server() -> None:
+def test_an_empty_pool_has_the_reason_and_no_server() -> None:
     (told,) = status(moment(NODE, pool("net", {"drivers": ["vfio-pci"]}))).pools
     assert told.server is None
     assert "leaves none of 3 functions" in told.why_empty[0]
@@ -79,7 +79,7 @@ def test_unhealthy_devices_are_counted_by_cause() -> None:
     assert told.causes == [v1.CauseCount("PF down", 1), v1.CauseCount("driver", 1)]
 
 
-def test_pfs_tell_link_speed_title_and_use_by_the_host() -> None:
+def test_pfs_have_link_speed_title_and_use_by_the_host() -> None:
     told = status(moment(NODE), title=lambda vendor, device: f"{vendor}/{device}").pfs
     assert [(p.address, p.name, p.link, p.in_use) for p in told] == [
         ("0000:18:00.0", "eno1", "unknown", "eno1 carries the default route"),
@@ -109,11 +109,11 @@ def test_pfs_tell_link_speed_title_and_use_by_the_host() -> None:
         (LinkFact(4, "renamed", admin_up=True, carrier=True), "up"),
     ],
 )
-def test_netlinks_newest_word_on_a_pf_counts(fact: LinkFact, link: str) -> None:
+def test_the_latest_netlink_message_on_a_pf_counts(fact: LinkFact, link: str) -> None:
     assert status(moment(NODE, links=Links().with_fact(fact))).pfs[1].link == link
 
 
-def test_a_device_tells_its_pool_health_and_date() -> None:
+def test_a_device_has_its_pool_its_health_and_the_time_of_the_last_change() -> None:
     links = Links().with_fact(LinkFact(4, "pf0", admin_up=True, carrier=False))
     state = moment(NODE, CHOSEN, links=links, changed_at={VF0.id: 5.0})
     assert devices(state)[VF0.id] == v1.Device(
@@ -130,18 +130,18 @@ def test_a_device_tells_its_pool_health_and_date() -> None:
     assert devices(state)[VF1.id].since is None
 
 
-def test_a_device_tells_the_pod_that_holds_it() -> None:
+def test_a_device_has_the_pod_that_holds_it() -> None:
     holder = devices(moment(NODE, CHOSEN, held=held("net", VF1)))[VF1.id].holder
     assert holder == v1.Holder(NET, "pod", "default", "main")
 
 
-def test_a_held_device_that_is_gone_is_listed() -> None:
+def test_a_held_device_that_no_longer_exists_is_listed() -> None:
     gone = held("net", vf("0000:3b:02.7", PF0, 7))
     told = devices(moment(NODE, CHOSEN, held=gone))["0000:3b:02.7"]
     assert (told.pool, told.health, told.cause) == (NET, "Unhealthy", "device gone")
 
 
-def test_devices_in_no_pool_tell_plain_refusals() -> None:
+def test_devices_in_no_pool_have_plain_reasons() -> None:
     told = devices(moment(NODE, CHOSEN))
     assert (told[PF0.id].refusal, told[PF0.id].health) == ("has-vfs", "")
     assert told[UPLINK.id].refusal == "in-use"
@@ -151,19 +151,19 @@ def test_an_empty_agent_has_a_status() -> None:
     assert status(AgentState(), devices=True).ready is False
 
 
-def test_overlaps_are_told() -> None:
+def test_overlaps_are_shown() -> None:
     state = moment(NODE, CHOSEN, pool("late", {"drivers": ["iavf"]}))
     assert status(state).overlaps == [v1.Overlap(NET, "intel.com/late", 2)]
 
 
-def test_a_server_that_never_registered_has_empty_words() -> None:
+def test_a_server_that_never_registered_has_empty_fields() -> None:
     lone = server(NET, registered_by=None, stream_live=False, socket=None, last_error=None)
     (told,) = status(moment(NODE, CHOSEN, servers=(lone,))).pools
     assert told.server is not None
     assert (told.server.registered_by, told.server.socket, told.server.last_error) == ("", "", "")
 
 
-def test_a_device_that_is_given_last_tells_why_once_holders_are_known() -> None:
+def test_a_device_that_is_allocated_last_has_the_reason_once_the_holders_are_known() -> None:
     state = moment(NODE, CHOSEN)
     known = attrs.evolve(state.pools.held, complete=True)
     told = attrs.evolve(state, pools=attrs.evolve(state.pools, held=known))

@@ -36,7 +36,7 @@ def leave_dead(path: Path) -> None:
     listen(path).close()
 
 
-def test_the_name_tells_prefix_resource_generation_and_process() -> None:
+def test_the_name_has_prefix_resource_generation_and_process() -> None:
     assert socket_path(Path("/k"), VF, TOKEN) == Path("/k/intel.com_vf.g1-0123abcd.sock")
 
 
@@ -63,7 +63,7 @@ def test_names_that_are_cut_differ_by_their_resource() -> None:
     assert len(paths) == 100
 
 
-def test_a_folder_without_room_is_refused_with_the_path_and_the_limit() -> None:
+def test_a_folder_with_a_path_that_is_too_long_is_refused_with_the_path_and_the_limit() -> None:
     with pytest.raises(SocketPathTooLongError, match="over 107: /ffff") as refusal:
         require_room(Path("/" + "f" * 90))
     assert refusal.value.limit == 107
@@ -114,7 +114,9 @@ def test_the_own_file_is_unlinked_once(roots: Roots) -> None:
     bound.listener.close()
 
 
-def test_dead_sockets_of_earlier_processes_go_and_everything_else_stays(roots: Roots) -> None:
+def test_unused_sockets_of_earlier_processes_are_removed_and_everything_else_stays(
+    roots: Roots,
+) -> None:
     roots.plugins_registry.mkdir()
     folders = (roots.device_plugins, roots.plugins_registry)
     for folder in folders:
@@ -144,12 +146,14 @@ def test_the_go_plugins_dead_socket_of_a_resource_is_removed(roots: Roots) -> No
     assert [path.name for path in roots.device_plugins.iterdir()] == ["intel.com_other.sock"]
 
 
-def test_a_name_that_was_too_long_for_a_socket_of_the_go_plugin_is_nobodys(roots: Roots) -> None:
+def test_a_name_that_is_too_long_for_a_socket_of_the_go_plugin_matches_no_resource(
+    roots: Roots,
+) -> None:
     longest = f"{'.'.join(['p' * 60] * 4)}/{'n' * 63}"
     assert find_foreign((roots.device_plugins,), longest) == ()
 
 
-def test_a_link_to_a_socket_elsewhere_is_left_alone(roots: Roots) -> None:
+def test_a_link_to_a_socket_elsewhere_is_not_removed(roots: Roots) -> None:
     leave_dead(roots.host / "other.sock")
     for name in ("intel.com_vf.sock", "intel.com_vf.g7-0123abcd.sock"):
         (roots.device_plugins / name).symlink_to(roots.host / "other.sock")
@@ -165,7 +169,7 @@ def test_the_go_plugins_live_socket_is_reported_and_left_alone(roots: Roots) -> 
         assert is_listening(path)
 
 
-def test_a_file_made_again_in_the_same_inode_is_another_file(tmp_path: Path) -> None:
+def test_a_file_recreated_with_the_same_inode_is_another_file(tmp_path: Path) -> None:
     path = tmp_path / "kubelet.sock"
     path.touch()
     before = identify(path)

@@ -109,7 +109,7 @@ def following(
 
 @pytest.mark.root
 @needs_root
-def test_opening_asks_about_every_pf_and_hints_at_a_scan() -> None:
+def test_opening_the_socket_requests_every_pf_and_a_scan() -> None:
     async def work(at: Follower) -> tuple[bool | None, bool | None, bool]:
         return at.carrier("pf0"), at.carrier("pf1"), at.rescan_loop.is_open
 
@@ -118,7 +118,7 @@ def test_opening_asks_about_every_pf_and_hints_at_a_scan() -> None:
 
 @pytest.mark.root
 @needs_root
-def test_a_cable_that_is_pulled_and_plugged_in_is_told_each_time() -> None:
+def test_each_time_a_cable_is_pulled_or_plugged_in_it_is_reported() -> None:
     async def work(at: Follower) -> list[bool | None]:
         for _ in range(2):
             ip("link set peer0 down")
@@ -135,7 +135,7 @@ def test_a_cable_that_is_pulled_and_plugged_in_is_told_each_time() -> None:
 
 @pytest.mark.root
 @needs_root
-def test_a_links_state_alone_is_no_reason_to_scan() -> None:
+def test_a_change_of_the_link_state_alone_causes_no_scan() -> None:
     async def work(at: Follower) -> list[str]:
         ip("link set peer0 down")
         await at.until(lambda: at.carrier() is False)
@@ -148,7 +148,7 @@ def test_a_links_state_alone_is_no_reason_to_scan() -> None:
 
 @pytest.mark.root
 @needs_root
-def test_interfaces_on_which_no_device_hangs_publish_nothing() -> None:
+def test_interfaces_without_devices_publish_nothing() -> None:
     async def work(at: Follower) -> set[str]:
         at.links.clear()
         ip(*("link set peer1 down", "link set peer1 up") * 100)
@@ -161,7 +161,7 @@ def test_interfaces_on_which_no_device_hangs_publish_nothing() -> None:
 
 @pytest.mark.root
 @needs_root
-def test_a_rename_is_told_with_the_state_and_is_a_reason_to_scan() -> None:
+def test_a_rename_is_reported_with_the_state_and_causes_a_scan() -> None:
     async def work(at: Follower) -> tuple[bool, bool]:
         before = at.fact()
         ip("link set pf0 name eno1")
@@ -176,7 +176,7 @@ def test_a_rename_is_told_with_the_state_and_is_a_reason_to_scan() -> None:
 
 @pytest.mark.root
 @needs_root
-def test_a_pf_whose_netdev_goes_to_another_namespace_is_gone_and_a_reason_to_scan() -> None:
+def test_a_pf_whose_netdev_moves_to_another_namespace_is_gone_and_causes_a_scan() -> None:
     async def work(at: Follower) -> Netdev | None:
         with NetNamespace() as pod:
             ip(f"link set pf0 netns {pod.pid}")
@@ -188,7 +188,7 @@ def test_a_pf_whose_netdev_goes_to_another_namespace_is_gone_and_a_reason_to_sca
 
 @pytest.mark.root
 @needs_root
-def test_a_pf_that_joined_a_bridge_while_it_was_scanned_is_looked_at_again() -> None:
+def test_a_pf_that_joined_a_bridge_while_it_was_scanned_is_scanned_again() -> None:
     async def work(at: Follower) -> frozenset[str] | None:
         ip("link add br0 type bridge", "link set pf1 master br0")
         at.bus.publish(SnapshotTaken(host(PF0, PF1), settled=True))
@@ -200,7 +200,7 @@ def test_a_pf_that_joined_a_bridge_while_it_was_scanned_is_looked_at_again() -> 
 
 @pytest.mark.root
 @needs_root
-def test_a_pf_that_becomes_part_of_a_bridge_is_a_reason_to_scan_and_so_is_leaving_it() -> None:
+def test_a_pf_that_joins_or_leaves_a_bridge_causes_a_scan() -> None:
     async def work(at: Follower) -> bool:
         ip("link add br0 type bridge", "link set pf0 master br0")
         await at.until(lambda: (fact := at.fact()) and fact.master and "link" in at.sources)
@@ -236,7 +236,7 @@ def test_a_link_that_is_a_reason_to_scan_names_the_function_that_it_belongs_to(
 
 @pytest.mark.root
 @needs_root
-def test_an_overrun_or_a_route_names_no_function_and_only_the_overrun_means_all() -> None:
+def test_an_overrun_causes_a_full_scan_and_a_route_event_a_scan_without_functions() -> None:
     async def work(at: Follower) -> dict[str, frozenset[str] | None]:
         at.rescan_loop._overrun()
         ip("addr add 192.0.2.1/24 dev pf0", "route add default dev pf0")
@@ -248,7 +248,7 @@ def test_an_overrun_or_a_route_names_no_function_and_only_the_overrun_means_all(
 
 @pytest.mark.root
 @needs_root
-def test_a_pf_that_a_later_scan_finds_is_asked_about_and_followed() -> None:
+def test_a_pf_that_a_later_scan_finds_is_requested_and_watched() -> None:
     async def work(at: Follower) -> bool:
         at.bus.publish(SnapshotTaken(host(PF0, PF1), settled=True))
         await at.until(lambda: at.carrier("pf1") is True)
@@ -261,7 +261,7 @@ def test_a_pf_that_a_later_scan_finds_is_asked_about_and_followed() -> None:
 
 @pytest.mark.root
 @needs_root
-def test_a_pf_that_a_later_scan_does_not_find_is_forgotten_and_not_followed() -> None:
+def test_a_pf_that_a_later_scan_does_not_find_is_forgotten_and_no_longer_watched() -> None:
     async def work(at: Follower) -> set[str]:
         at.bus.publish(SnapshotTaken(host(PF1), settled=True))
         at.links.clear()
@@ -274,7 +274,7 @@ def test_a_pf_that_a_later_scan_does_not_find_is_forgotten_and_not_followed() ->
 
 @pytest.mark.root
 @needs_root
-def test_the_number_of_another_interface_is_not_taken_for_ones_own() -> None:
+def test_the_number_of_another_interface_is_not_treated_as_the_own_one() -> None:
     """A tree that stands in for another machine has numbers of its own."""
 
     async def work(at: Follower) -> set[str]:
@@ -309,7 +309,7 @@ def test_a_default_route_is_a_reason_to_scan_and_another_route_is_not() -> None:
 @pytest.mark.root
 @needs_root
 @pytest.mark.parametrize("command", ["addr del 192.0.2.1/24 dev pf0", "link set pf0 down"])
-def test_the_interface_of_the_default_route_that_goes_down_is_a_reason_to_scan(
+def test_setting_down_the_interface_of_the_default_route_causes_a_scan(
     command: str,
 ) -> None:
     async def work(at: Follower) -> bool:
@@ -327,7 +327,7 @@ def test_the_interface_of_the_default_route_that_goes_down_is_a_reason_to_scan(
 
 @pytest.mark.root
 @needs_root
-def test_another_interface_that_goes_down_says_nothing_of_routes() -> None:
+def test_another_interface_that_goes_down_does_not_concern_routes() -> None:
     async def work(at: Follower) -> int:
         ip("addr add 192.0.2.1/24 dev pf0", "addr add 198.51.100.1/24 dev pf1")
         ip("addr del 198.51.100.1/24 dev pf1", "link set pf1 down", "route add default dev pf0")
@@ -343,7 +343,7 @@ VF0 = vf("0000:3b:02.0", PF0, 0, netdevs=(Netdev("pf1"),))
 
 @pytest.mark.root
 @needs_root
-def test_a_vf_that_joins_or_leaves_a_bridge_is_a_reason_to_scan_and_is_named() -> None:
+def test_a_vf_that_joins_or_leaves_a_bridge_causes_a_scan_and_is_named() -> None:
     async def work(at: Follower) -> list[frozenset[str] | None]:
         ip("link add br0 type bridge", "link set pf1 master br0")
         await at.until(lambda: ("route", frozenset({VF0.id})) in at.touched)
@@ -359,7 +359,7 @@ def test_a_vf_that_joins_or_leaves_a_bridge_is_a_reason_to_scan_and_is_named() -
 
 @pytest.mark.root
 @needs_root
-def test_news_of_a_vf_whose_bridge_the_scan_saw_already_are_no_reason_to_scan() -> None:
+def test_an_event_of_a_vf_whose_bridge_is_in_the_scan_causes_no_further_scan() -> None:
     async def work(at: Follower) -> list[str]:
         ip("link add br0 type bridge", "link set pf1 master br0")
         await at.until(lambda: "route" in at.sources)
@@ -376,7 +376,7 @@ def test_news_of_a_vf_whose_bridge_the_scan_saw_already_are_no_reason_to_scan() 
 
 @pytest.mark.root
 @needs_root
-def test_an_address_of_a_vf_and_a_route_by_it_are_reasons_to_scan() -> None:
+def test_an_address_of_a_vf_and_a_route_through_it_cause_a_scan() -> None:
     async def work(at: Follower) -> bool:
         ip("addr add 192.0.2.1/32 dev pf1")
         await at.until(lambda: "route" in at.sources)
@@ -393,7 +393,7 @@ def test_an_address_of_a_vf_and_a_route_by_it_are_reasons_to_scan() -> None:
 
 @pytest.mark.root
 @needs_root
-def test_a_scan_that_ends_while_the_socket_of_routes_is_gone_is_no_fault() -> None:
+def test_a_scan_that_ends_while_the_socket_for_routes_is_closed_is_not_an_error() -> None:
     async def work(at: Follower) -> bool:
         routes = at.rescan_loop._routes
         assert routes is not None
@@ -409,7 +409,7 @@ def test_a_scan_that_ends_while_the_socket_of_routes_is_gone_is_no_fault() -> No
 
 @pytest.mark.root
 @needs_root
-def test_a_vlan_on_top_of_a_vf_is_a_reason_to_scan_though_it_is_linked_late(
+def test_a_vlan_on_top_of_a_vf_causes_a_scan_even_if_it_is_linked_late(
     tmp_path: Path,
 ) -> None:
     vlan = tmp_path / "sys/class/net/vlan7"
@@ -427,7 +427,7 @@ def test_a_vlan_on_top_of_a_vf_is_a_reason_to_scan_though_it_is_linked_late(
 
 @pytest.mark.root
 @needs_root
-def test_an_interface_that_the_snapshot_knows_is_a_reason_to_scan_when_it_appears() -> None:
+def test_an_interface_in_the_snapshot_causes_a_scan_when_it_appears() -> None:
     late = pf("0000:3b:00.2", None, netdevs=(Netdev("late0"),))
 
     async def work(at: Follower) -> list[str]:
@@ -441,7 +441,7 @@ def test_an_interface_that_the_snapshot_knows_is_a_reason_to_scan_when_it_appear
 
 @pytest.mark.root
 @needs_root
-def test_lost_events_lead_to_questions_and_a_scan(log_lines: LogLines) -> None:
+def test_lost_events_cause_requests_and_a_scan(log_lines: LogLines) -> None:
     async def work(at: Follower) -> int:
         assert at.rescan_loop._netlink is not None
         raw = at.rescan_loop._netlink._events.socket
@@ -459,7 +459,7 @@ def test_lost_events_lead_to_questions_and_a_scan(log_lines: LogLines) -> None:
 
 @pytest.mark.root
 @needs_root
-def test_sockets_that_die_are_opened_anew_and_what_was_missed_is_asked_for(
+def test_sockets_that_fail_are_opened_again_and_missed_facts_are_requested(
     log_lines: LogLines,
 ) -> None:
     async def work(at: Follower) -> tuple[bool, bool | None]:
@@ -483,7 +483,7 @@ def test_sockets_that_die_are_opened_anew_and_what_was_missed_is_asked_for(
 
 @pytest.mark.root
 @needs_root
-def test_a_node_that_allows_no_socket_is_told_once_and_tried_again(log_lines: LogLines) -> None:
+def test_a_node_that_allows_no_socket_is_logged_once_and_tried_again(log_lines: LogLines) -> None:
     async def work(at: Follower) -> bool:
         with without_descriptors():
             await heard.until("netlink.lost")
@@ -526,7 +526,7 @@ def test_an_answer_never_overwrites_an_event_that_came_after_the_question(
     assert following(work, PF0) is False
 
 
-def test_links_hang_on_the_netdevs_of_pfs_and_of_functions_without_a_pf_here() -> None:
+def test_links_depend_on_the_netdevs_of_pfs_and_of_functions_without_a_pf_here() -> None:
     parent = pf("0000:3b:00.0", "pf0", num_vfs=1)
     own = (Netdev("own"),)
     node = host(
@@ -548,7 +548,7 @@ def numbered(name: str) -> Device:
 
 @pytest.mark.root
 @needs_root
-def test_two_pfs_that_swap_names_are_each_known_by_number_on_this_machines_own_root() -> None:
+def test_two_pfs_that_swap_names_are_identified_by_number_on_this_machines_own_root() -> None:
     async def work(at: Follower) -> list[tuple[bool | None, bool | None]]:
         await at.until(lambda: "netlink" in at.sources)
         pfs = [numbered("pf0"), numbered("pf1")]
@@ -569,7 +569,7 @@ def test_two_pfs_that_swap_names_are_each_known_by_number_on_this_machines_own_r
 
 @pytest.mark.root
 @needs_root
-def test_an_alternative_name_that_comes_or_goes_is_a_reason_to_scan_its_function() -> None:
+def test_a_change_of_an_alternative_name_causes_a_scan_of_its_function() -> None:
     async def work(at: Follower) -> list[tuple[str, frozenset[str] | None]]:
         ip("link property add dev pf0 altname sriov1")
         await at.until(lambda: len(at.sources) == 1)
@@ -595,7 +595,7 @@ def test_any_change_of_ipoib_is_a_reason_to_scan_since_only_a_scan_reads_the_por
 
 @pytest.mark.root
 @needs_root
-def test_a_pf_that_was_renamed_before_netlink_named_it_is_a_reason_to_scan() -> None:
+def test_a_pf_that_was_renamed_before_its_first_report_causes_a_scan() -> None:
     async def work(at: Follower) -> frozenset[str] | None:
         await at.until(lambda: "netlink" in at.sources)
         netdev = Netdev("old0", ifindex=socket.if_nametoindex("pf0"), admin_up=True, carrier=True)

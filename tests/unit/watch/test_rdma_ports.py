@@ -53,14 +53,16 @@ async def until_there_is_one(diagnose: list[HostChanged]) -> None:
         await asyncio.sleep(READ_AGAIN_S)
 
 
-async def test_a_port_that_changes_its_state_hints_at_its_function(host: HostBuilder) -> None:
+async def test_a_port_that_changes_its_state_causes_a_scan_of_its_function(
+    host: HostBuilder,
+) -> None:
     async with watching(host, scan(host.roots)) as (_, diagnose):
         host.set_rdma_port(PF, "mlx5_0", "1: DOWN")
         await until_there_is_one(diagnose)
     assert diagnose[0] == HostChanged("rdma port", frozenset({PF}))
 
 
-async def test_a_port_in_the_state_that_was_scanned_hints_at_nothing(host: HostBuilder) -> None:
+async def test_a_port_in_the_scanned_state_causes_no_scan(host: HostBuilder) -> None:
     host.rdma(host.pf("0000:b0:00.0", "ibs2", CONNECTX6_INFINIBAND), "mlx5_9")
     async with watching(host, scan(host.roots)) as (_, diagnose):
         host.set_rdma_port("0000:b0:00.0", "mlx5_9", "1: DOWN")
@@ -68,7 +70,7 @@ async def test_a_port_in_the_state_that_was_scanned_hints_at_nothing(host: HostB
     assert diagnose[0].touched == frozenset({"0000:b0:00.0"})
 
 
-async def test_a_port_that_cannot_be_read_hints_at_nothing(host: HostBuilder) -> None:
+async def test_a_port_that_cannot_be_read_causes_no_scan(host: HostBuilder) -> None:
     other = host.pf("0000:b0:00.0", "ibs2", CONNECTX6_INFINIBAND)
     host.rdma(other, "mlx5_9")
     async with watching(host, scan(host.roots)) as (_, diagnose):

@@ -73,7 +73,7 @@ async def test_the_first_hint_scans_at_once_and_the_host_settles_after_a_quiet_w
 
 
 @pytest.mark.looptime
-async def test_a_scan_that_saw_nothing_new_is_published_only_as_settled() -> None:
+async def test_a_scan_without_changes_is_published_only_as_settled() -> None:
     async with running(ScriptedHost((PF0,))) as (bus, told, _):
         for _ in range(2):
             bus.publish(HINT)
@@ -86,7 +86,7 @@ async def test_a_scan_that_saw_nothing_new_is_published_only_as_settled() -> Non
 
 
 @pytest.mark.looptime
-async def test_hints_during_a_scan_cause_exactly_one_more() -> None:
+async def test_hints_during_a_scan_cause_exactly_one_more_scan() -> None:
     host = ScriptedHost((PF0,), scan_s=0.4)
     async with running(host) as (bus, _, _):
         bus.publish(HINT)
@@ -98,7 +98,7 @@ async def test_hints_during_a_scan_cause_exactly_one_more() -> None:
 
 
 @pytest.mark.looptime
-async def test_a_change_that_a_scan_came_too_early_for_is_seen_by_the_next() -> None:
+async def test_a_change_after_the_start_of_a_scan_is_seen_by_the_next_scan() -> None:
     host = ScriptedHost((PF0,), scan_s=0.4)
     async with running(host) as (bus, told, _):
         bus.publish(HINT)
@@ -123,7 +123,7 @@ async def test_a_burst_costs_one_scan_a_window() -> None:
 
 
 @pytest.mark.looptime
-async def test_a_hint_within_the_quiet_while_puts_settling_off() -> None:
+async def test_a_hint_within_the_quiet_period_delays_settling() -> None:
     host = ScriptedHost((PF0,))
     async with running(host) as (bus, told, _):
         for _ in range(3):
@@ -153,7 +153,7 @@ async def test_every_scan_that_saw_a_change_is_published_before_the_host_settles
 
 
 @pytest.mark.looptime
-async def test_a_host_that_is_never_quiet_counts_as_settled_now_and_then() -> None:
+async def test_a_host_that_never_settles_counts_as_settled_at_intervals() -> None:
     async with running(ScriptedHost((PF0,))) as (bus, told, _):
         await hint_every(bus, 0.02, until_s=10.0)
     settled = [when for when, _, settled in told.snapshots if settled]
@@ -163,7 +163,7 @@ async def test_a_host_that_is_never_quiet_counts_as_settled_now_and_then() -> No
 
 
 @pytest.mark.looptime
-async def test_what_changed_while_the_host_was_not_quiet_is_never_lost() -> None:
+async def test_changes_before_the_host_settled_are_never_lost() -> None:
     devices = (PF0, *VFS)
     host = ScriptedHost()
     async with running(host) as (bus, told, _):
@@ -209,7 +209,7 @@ async def test_hints_during_a_scan_that_hangs_lead_to_one_more_scan() -> None:
 
 
 @pytest.mark.looptime
-async def test_a_fault_of_the_scan_itself_ends_the_monitor() -> None:
+async def test_an_unexpected_exception_in_a_scan_ends_the_rescan_loop() -> None:
     bus = Bus()
     host = ScriptedHost(fault=ZeroDivisionError("bug"))
     monitoring = asyncio.create_task(host.rescan_loop(bus).run())
@@ -220,7 +220,7 @@ async def test_a_fault_of_the_scan_itself_ends_the_monitor() -> None:
 
 
 @pytest.mark.looptime
-async def test_a_scan_for_which_descriptors_are_missing_is_logged_once_and_tried_again(
+async def test_a_scan_without_free_descriptors_is_logged_once_and_tried_again(
     log_lines: LogLines,
 ) -> None:
     bus = Bus()
@@ -241,7 +241,7 @@ async def test_a_scan_for_which_descriptors_are_missing_is_logged_once_and_tried
 
 
 @pytest.mark.looptime
-async def test_scanning_on_demand_publishes_nothing_and_counts_on() -> None:
+async def test_scanning_on_demand_publishes_nothing_and_is_counted() -> None:
     bus = Bus()
     told = Told(bus)
     rescan_loop = ScriptedHost((PF0,)).rescan_loop(bus)
@@ -250,7 +250,7 @@ async def test_scanning_on_demand_publishes_nothing_and_counts_on() -> None:
     assert (rescan_loop.newest, told.snapshots) == (second, [])
 
 
-async def test_a_real_scan_runs_in_a_daemon_thread_while_the_loop_goes_on() -> None:
+async def test_a_real_scan_runs_in_a_daemon_thread_while_the_loop_continues() -> None:
     begun, go = threading.Event(), threading.Event()
     seen: list[bool] = []
 
@@ -267,7 +267,7 @@ async def test_a_real_scan_runs_in_a_daemon_thread_while_the_loop_goes_on() -> N
     assert seen == [True]
 
 
-async def test_an_error_in_the_thread_reaches_the_one_who_waits() -> None:
+async def test_an_error_in_the_thread_is_raised_in_the_caller() -> None:
     def fails() -> Device:
         raise FileNotFoundError("sysfs")
 
@@ -275,7 +275,7 @@ async def test_an_error_in_the_thread_reaches_the_one_who_waits() -> None:
         await in_daemon_thread(fails)
 
 
-async def test_giving_up_on_the_thread_does_not_disturb_it() -> None:
+async def test_cancelling_the_wait_does_not_affect_the_thread() -> None:
     begun, go, ended = threading.Event(), threading.Event(), threading.Event()
 
     def work() -> None:
@@ -293,7 +293,7 @@ async def test_giving_up_on_the_thread_does_not_disturb_it() -> None:
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_a_scan_that_outlives_the_loop_ends_in_silence(fails: bool) -> None:  # noqa: FBT001
+def test_a_scan_that_ends_after_the_loop_reports_nothing(fails: bool) -> None:  # noqa: FBT001
     begun, go = threading.Event(), threading.Event()
     threads: list[threading.Thread] = []
 
@@ -315,7 +315,7 @@ def test_a_scan_that_outlives_the_loop_ends_in_silence(fails: bool) -> None:  # 
 
 
 @pytest.mark.looptime
-async def test_a_pf_that_still_counts_vfs_which_are_gone_is_looked_at_again() -> None:
+async def test_a_pf_that_still_counts_removed_vfs_is_scanned_again() -> None:
     host = ScriptedHost((PF0, *VFS))
     async with running(host) as (bus, told, rescan_loop):
         bus.publish(HINT)
@@ -332,7 +332,7 @@ async def test_a_pf_that_still_counts_vfs_which_are_gone_is_looked_at_again() ->
 
 
 @pytest.mark.looptime
-async def test_a_hint_comes_before_the_second_look() -> None:
+async def test_a_hint_arrives_before_the_second_scan() -> None:
     host = ScriptedHost((PF0, *VFS))
     async with running(host) as (bus, _, _monitor):
         bus.publish(HINT)

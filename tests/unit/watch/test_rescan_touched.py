@@ -48,30 +48,30 @@ async def reads(*diagnose: HostChanged, scan_s: float = 0.0) -> list[frozenset[s
     return host.reads
 
 
-async def test_a_hint_that_names_a_function_has_only_that_read() -> None:
+async def test_a_hint_that_names_a_function_causes_a_read_of_that_function_only() -> None:
     assert await reads(HostChanged("uevent", A)) == [A]
 
 
-async def test_a_hint_that_cannot_tell_has_everything_read() -> None:
+async def test_a_hint_without_names_causes_a_full_scan() -> None:
     assert await reads(HostChanged("overrun")) == [None]
 
 
-async def test_a_hint_about_what_is_listed_anyway_has_no_function_read() -> None:
+async def test_a_hint_about_facts_that_are_listed_anyway_causes_no_read_of_a_function() -> None:
     assert await reads(HostChanged("route", frozenset())) == [frozenset()]
 
 
-async def test_what_hints_name_during_a_scan_is_read_by_the_next_all_together() -> None:
+async def test_functions_named_by_hints_during_a_scan_are_read_by_the_next_one() -> None:
     diagnose = (HostChanged("uevent", A), HostChanged("uevent", B), HostChanged("link", A))
     assert await reads(*diagnose, scan_s=0.4) == [A, A | B]
 
 
 @pytest.mark.parametrize("order", [1, -1])
-async def test_one_hint_that_cannot_tell_outweighs_all_that_can(order: int) -> None:
+async def test_one_hint_without_names_overrides_all_hints_with_names(order: int) -> None:
     rest = (HostChanged("uevent", B), HostChanged("config"))[::order]
     assert await reads(HostChanged("uevent", A), *rest, scan_s=0.4) == [A, None]
 
 
-async def test_hints_that_came_before_a_whole_scan_do_not_make_the_next_one_whole() -> None:
+async def test_hints_before_a_full_scan_do_not_cause_another_full_scan() -> None:
     host = ScriptedHost((PF0,))
     async with running(host) as bus:
         for hint in (HostChanged("config"), HostChanged("uevent", A)):
@@ -80,7 +80,7 @@ async def test_hints_that_came_before_a_whole_scan_do_not_make_the_next_one_whol
     assert host.reads == [None, A]
 
 
-async def test_once_in_a_while_everything_is_read_when_the_host_is_quiet_again() -> None:
+async def test_at_intervals_a_full_scan_follows_once_the_host_has_settled() -> None:
     host = ScriptedHost((PF0,))
     async with running(host) as bus:
         for pause_s in (5.0, WHOLE_S, 5.0):
@@ -91,7 +91,7 @@ async def test_once_in_a_while_everything_is_read_when_the_host_is_quiet_again()
     assert host.reads == [A, B, A, B, None, A, B]
 
 
-async def test_what_no_hint_told_of_is_told_after_the_whole_scan() -> None:
+async def test_changes_without_a_hint_are_reported_after_a_full_scan() -> None:
     host = ScriptedHost((PF0,))
     async with running(host) as bus:
         told = Told(bus)
@@ -103,7 +103,7 @@ async def test_what_no_hint_told_of_is_told_after_the_whole_scan() -> None:
     assert [(count, settled) for _, count, settled in told.snapshots] == [(1, True), (0, True)]
 
 
-async def test_a_quiet_host_is_never_looked_at() -> None:
+async def test_a_host_without_events_is_never_scanned() -> None:
     host = ScriptedHost((PF0,))
     async with running(host):
         await asyncio.sleep(10 * WHOLE_S)

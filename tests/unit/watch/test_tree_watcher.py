@@ -47,7 +47,7 @@ async def followed(roots: Roots, bus: Bus) -> AsyncIterator[asyncio.Task[None]]:
     following.cancel()
 
 
-async def test_a_change_in_a_folder_that_came_later_is_a_hint(roots: Roots) -> None:
+async def test_a_change_in_a_folder_that_was_created_later_is_a_hint(roots: Roots) -> None:
     bus = Bus()
     async with followed(roots, bus):
         with bus.subscribe(HostChanged) as diagnose:
@@ -58,7 +58,7 @@ async def test_a_change_in_a_folder_that_came_later_is_a_hint(roots: Roots) -> N
             assert (await diagnose.take()).touched is None
 
 
-def test_a_folder_that_comes_while_its_parent_is_being_watched_is_watched_too(
+def test_a_folder_that_is_created_while_its_parent_is_being_watched_is_watched_too(
     roots: Roots,
 ) -> None:
     late = roots.sys / "devices/late"
@@ -74,7 +74,7 @@ def test_a_folder_that_comes_while_its_parent_is_being_watched_is_watched_too(
         assert late in [watch.path for watch in inotify.watches]
 
 
-async def test_folders_that_came_while_events_were_lost_are_watched_too(
+async def test_folders_that_were_created_while_events_were_lost_are_watched_too(
     roots: Roots, log_lines: LogLines
 ) -> None:
     bus = Bus()

@@ -48,7 +48,7 @@ def test_events_of_devices_that_a_scan_reads_count(action: str, subsystem: str) 
 @pytest.mark.parametrize(
     "subsystem", ["block", "usb", "cgroup", "module", "queues", "drivers", "bdi", "", "thermal"]
 )
-def test_events_of_anything_else_are_passed_by(subsystem: str) -> None:
+def test_events_of_anything_else_are_ignored(subsystem: str) -> None:
     assert not relevant(Uevent("add", f"{PCI}/x", subsystem))
 
 
@@ -69,7 +69,7 @@ def test_interfaces_without_hardware_that_the_snapshot_knows_count(action: str, 
     assert relevant(net(action, name))
 
 
-def test_a_new_interface_that_rests_on_another_counts(tmp_path: Path) -> None:
+def test_a_new_interface_with_a_lower_interface_counts(tmp_path: Path) -> None:
     folder = tmp_path / "sys/class/net/br0"
     folder.mkdir(parents=True)
     (folder / "lower_eno1").symlink_to("../eno1")
@@ -92,7 +92,7 @@ def test_a_new_interface_that_rests_on_another_counts(tmp_path: Path) -> None:
         ("/vdpa0/vhost-vdpa-0", "vhost-vdpa"),
     ],
 )
-def test_an_event_names_the_function_that_its_path_leads_through(path: str, subsystem: str) -> None:
+def test_an_event_names_the_function_in_its_path(path: str, subsystem: str) -> None:
     event = Uevent("change", f"/devices/pci0000:3a/0000:3a:00.0/0000:3b:02.1{path}", subsystem)
     assert touched_by(event) == frozenset({"0000:3b:02.1"})
 
@@ -112,7 +112,9 @@ def test_domains_of_more_than_four_digits_are_addresses_too() -> None:
         ("vhost-vdpa-0", "vhost-vdpa"),
     ],
 )
-def test_an_event_of_what_every_scan_reads_names_no_function(path: str, subsystem: str) -> None:
+def test_an_event_on_facts_that_every_scan_reads_names_no_function(
+    path: str, subsystem: str
+) -> None:
     assert touched_by(Uevent("add", f"/devices/virtual/{path}", subsystem)) == frozenset()
 
 
@@ -120,7 +122,7 @@ def test_an_event_of_what_every_scan_reads_names_no_function(path: str, subsyste
     ("path", "subsystem"),
     [("net/bond0", "net"), ("infiniband/rxe0", "infiniband"), ("x/y", "virtio"), ("z", "pci")],
 )
-def test_an_event_without_a_function_in_its_path_may_mean_anything(
+def test_an_event_without_a_function_in_its_path_causes_a_full_scan(
     path: str, subsystem: str
 ) -> None:
     assert touched_by(Uevent("add", f"/devices/virtual/{path}", subsystem)) is None
@@ -135,7 +137,7 @@ def test_an_event_without_a_function_in_its_path_may_mean_anything(
         (Uevent("add", "/devices/virtual/net/vlan7/queues/rx-0", "queues"), False),
     ],
 )
-def test_only_a_virtual_interface_that_was_made_may_yet_be_put_on_another(
+def test_only_a_created_virtual_interface_may_get_a_lower_interface_later(
     event: Uevent,
     is_awaited: bool,  # noqa: FBT001
 ) -> None:

@@ -51,7 +51,7 @@ def uplink() -> Iterator[str]:
     (BUS / "del_device").write_text("1", encoding="ascii")
 
 
-def test_the_kernel_tells_what_its_own_program_prints(uplink: str, tmp_path: Path) -> None:
+def test_the_kernel_returns_what_its_own_program_prints(uplink: str, tmp_path: Path) -> None:
     assert uplink
     for value in ("true", "false"):
         how = ("name", "enable_rdma", "value", value, "cmode", "driverinit")
@@ -67,7 +67,7 @@ def test_the_kernel_tells_what_its_own_program_prints(uplink: str, tmp_path: Pat
             assert devlink.from_file(folder) == told
 
 
-def test_the_ports_of_a_switch_are_told_apart(uplink: str) -> None:
+def test_the_ports_of_a_switch_are_distinguished(uplink: str) -> None:
     assert eswitch_of(_read_netdevs()).representors == ()
     run("devlink", "dev", "eswitch", "set", HANDLE, "mode", "switchdev")
     await_truth(lambda: len(list(DEVICE.glob("net/*"))) == VFS + 1)

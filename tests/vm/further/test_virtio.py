@@ -52,7 +52,7 @@ def test_the_link_of_the_pf_decides_for_its_vfs_and_not_their_own(
         node.await_ids()
 
 
-def test_a_function_that_stands_for_itself_is_judged_by_its_own_link_alone(
+def test_a_function_without_a_pf_here_is_judged_by_its_own_link_alone(
     node: Node, nic: VirtioNic
 ) -> None:
     others = (Nic(0).pf, Nic(1).pf)

@@ -84,7 +84,7 @@ def _discovered(function: Function) -> dict[str, object]:
     return next(device for device in devices if device["id"] == function.address)
 
 
-def test_a_default_route_keeps_its_pf_out_of_the_pool_and_lets_it_in_again(node: Node) -> None:
+def test_a_pf_leaves_its_pool_while_it_has_the_default_route(node: Node) -> None:
     pfs = [Nic(0).pf, Nic(1).pf]
     for number in (0, 1):
         _with_carrier(Nic(number))
@@ -99,7 +99,7 @@ def test_a_default_route_keeps_its_pf_out_of_the_pool_and_lets_it_in_again(node:
         node.await_ids(*pfs)
 
 
-def test_vfs_come_into_the_pool_when_made_and_leave_it_when_destroyed(
+def test_vfs_join_the_pool_when_created_and_leave_it_when_destroyed(
     node: Node, nic: Nic, record_property: Record
 ) -> None:
     with node.agent(pool("net", pfNames=[_name(nic)], drivers=["igbvf"], advertiseEmpty=True)):
@@ -134,7 +134,7 @@ def test_vfs_come_into_the_pool_when_made_and_leave_it_when_destroyed(
             record_property(f"round {number}: lists of VFs destroyed, (size, healthy)", sizes)
 
 
-def test_a_pulled_cable_takes_the_vfs_out_and_a_plugged_one_brings_them_back(
+def test_a_pulled_cable_removes_the_vfs_from_allocatable_until_it_is_plugged_in(
     node: Node, nic: Nic, record_property: Record
 ) -> None:
     took: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
@@ -220,7 +220,7 @@ def test_a_vf_given_to_vfio_moves_to_its_pool_and_its_group_can_be_opened(
         node.await_ids(kept)
 
 
-def test_each_device_is_told_with_the_numa_node_of_its_slot(node: Node) -> None:
+def test_each_device_is_listed_with_the_numa_node_of_its_slot(node: Node) -> None:
     nics = [Nic(0), Nic(1)]
     made = {vf.address: nic.number for nic in nics for vf in nic.pf.set_vfs(2)}
     for nic in nics:
@@ -338,7 +338,7 @@ def test_fifty_cycles_of_vfs_leave_nothing_behind(
     assert after.resident_kib < before.resident_kib + 4096
 
 
-def test_an_agent_whose_host_is_quiet_says_nothing_and_sleeps(
+def test_on_a_host_without_events_the_agent_logs_nothing_and_sleeps(
     node: Node, nic: Nic, record_property: Record
 ) -> None:
     vfs = nic.pf.set_vfs(2)

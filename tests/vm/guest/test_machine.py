@@ -49,7 +49,7 @@ def test_vfs_have_netdevs_numa_nodes_and_iommu_groups_of_their_own(nic: Nic) -> 
     assert nic.pf.set_vfs(0) == ()
 
 
-def test_a_pulled_cable_is_one_link_event_and_a_plugged_one_another(
+def test_pulling_a_cable_is_one_link_event_and_plugging_it_in_another(
     nic: Nic, live_netdev: str, record_property: Callable[[str, object], None]
 ) -> None:
     for plugged in (False, True):

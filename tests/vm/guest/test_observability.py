@@ -42,14 +42,16 @@ def _name(nic: Nic) -> str:
     return name
 
 
-def test_the_kernel_tells_the_traffic_of_every_vf(nic: Nic) -> None:
+def test_the_kernel_returns_the_traffic_of_every_vf(nic: Nic) -> None:
     found = read_traffic(if_nametoindex(_name(nic)))
     assert sorted(found) == list(range(MAX_VFS))
     whole = traffic_of_host(scan(Roots()))
     assert [len(vfs) for vfs in whole.values()] == [MAX_VFS]
 
 
-def test_a_recording_of_the_machine_shows_what_the_machine_showed(nic: Nic, tmp_path: Path) -> None:
+def test_a_recording_of_the_machine_gives_the_same_result_as_the_machine(
+    nic: Nic, tmp_path: Path
+) -> None:
     snapshot, tree = record(Roots(), netlink=True, macs=True)
     out = io.BytesIO()
     write_archive(tree, out)
@@ -61,7 +63,7 @@ def test_a_recording_of_the_machine_shows_what_the_machine_showed(nic: Nic, tmp_
     assert replayed == snapshot
 
 
-def test_what_a_vf_really_carried_is_in_the_metrics(node: Node, nic: Nic) -> None:
+def test_the_real_traffic_of_a_vf_is_in_the_metrics(node: Node, nic: Nic) -> None:
     """The driver of this NIC counts nothing for its VFs: their own interfaces do."""
     sender, receiver, idle = nic.pf.vfs[:3]
     names = [await_truth(lambda vf=vf: vf.netdev) for vf in (sender, receiver)]  # type: ignore[misc]
