@@ -370,7 +370,6 @@ class Reconciler:
         """Wake up when the next device becomes healthy, or a file is to be tried again."""
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
         loop = asyncio.get_running_loop()
         moments = [o.next_due for o in self.pools_health.values() if o.next_due is not None]
         if retry:

@@ -90,7 +90,7 @@ class ConfigWatcher:
         prefix: str,
         node_name: str | None,
         strict: bool,
-        cdi: bool = False,
+        cdi: bool,
     ) -> None:
         self.config = Config()
         self.status = ConfigStatus(str(path))

@@ -38,7 +38,7 @@ class HostTables:
 
     listed: tuple[str, ...] = ()
     """The entries of the PCI bus, in the spelling and order of its folder."""
-    bus_inode: int = 0
+    bus_inode: int | None = None
     """Inode of the folder that lists them."""
     folders: Mapping[str, str] = attrs.field(factory=dict)
     interfaces: tuple[str, ...] = ()

@@ -99,10 +99,10 @@ class LinkAssessor:
         """The bond of a VF LAG, while it is up and the PF is part of it."""
         scanned = self._snapshot.lag_of.get(pf.id)
         bond = self._links.newest(scanned)
-        if scanned is None or bond is None or bond.admin_up is False:
+        if bond is None or bond.admin_up is False:
             return None
         fact, of_bond = self._links.fact(self._snapshot.pf_netdev(pf)), self._links.fact(scanned)
-        ifindex = of_bond.ifindex if of_bond else scanned.ifindex
+        ifindex = of_bond.ifindex if of_bond else bond.ifindex
         return bond if fact is None or fact.master == ifindex else None
 
     def _has_own_carrier(self, vf: Device) -> bool:
@@ -175,11 +175,12 @@ def _ports(device: Device, links: Links, port_of: Callable[[Netdev], Port]) -> I
         for scanned, newest in netdevs:
             yield _named(port_of(newest), scanned)
         return
-    ipoib = [pair for pair in netdevs if pair[0].link_type != "ether"]
+    ipoib = [(scanned, newest) for scanned, newest in netdevs if scanned.link_type != "ether"]
     for port in device.infiniband_ports:
-        pair = next((p for p in ipoib if p[0].dev_port in {None, port.number - 1}), None)
-        infiniband = _infiniband_port(port, pair[1] if pair else None)
-        yield _named(infiniband, pair[0]) if pair else infiniband
+        own = ((s, n) for s, n in ipoib if s.dev_port in {None, port.number - 1})
+        of_port, newest_of_port = next(own, (None, None))
+        infiniband = _infiniband_port(port, newest_of_port)
+        yield _named(infiniband, of_port) if of_port else infiniband
     for scanned, newest in netdevs:
         if scanned.link_type == "ether":
             yield _named(port_of(newest), scanned)

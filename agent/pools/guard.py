@@ -26,12 +26,15 @@ def functions_in_use(snapshot: Snapshot) -> Mapping[str, str]:
     host = _host(snapshot)
     busy = host.busy
     found: dict[str, str] = {}
-    for device in snapshot.devices:
-        for netdev in device.netdevs:
-            if netdev.name in busy or netdev.master or netdev.uppers:
-                if reason := _reason(device, host):
-                    found[device.id] = reason
-                break
+    suspects = {
+        device.id: device
+        for device in snapshot.devices
+        for netdev in device.netdevs
+        if netdev.name in busy or netdev.master or netdev.uppers
+    }
+    for device in suspects.values():
+        if reason := _reason(device, host):
+            found[device.id] = reason
     for device in filter(is_on_request, snapshot.devices):
         if device.driver and not device.is_vfio and "uio" not in device.driver:
             found.setdefault(device.id, _kernel_driver(device))

@@ -6,11 +6,15 @@ the cost of many disjoint pools grows with devices plus pools, not with their pr
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from itertools import chain, filterfalse
 from typing import TypeVar
 
+import attrs
+
+from agent.attrs_classes import define
 from agent.config.schema import Criterion, SelectorObject
 from agent.kinds import Kind
 from agent.model.device import Device, Role
@@ -21,8 +25,26 @@ from agent.selectors.ranges import FunctionRanges
 
 _Value = TypeVar("_Value")
 _Values = Callable[[Device, Snapshot], Iterable[_Value]]
-_ByIndex = Mapping[int | None, Sequence[int]]
-"""Index of a function -> positions of the devices with it, of one PF."""
+
+
+@define
+class _Functions:
+    """The functions of one PF, as positions of devices."""
+
+    numbered: list[tuple[int, int]] = attrs.field(factory=list)
+    """(index of a function, its position), sorted."""
+    others: list[int] = attrs.field(factory=list)
+    """Those of unknown index."""
+
+    def all(self) -> Iterator[int]:
+        """Every function."""
+        yield from (position for _, position in self.numbered)
+        yield from self.others
+
+    def between(self, low: int, high: int) -> Iterator[int]:
+        """Those with an index from ``low`` to ``high``, without a look at each function."""
+        first, end = (bisect_left(self.numbered, (index,)) for index in (low, high + 1))
+        yield from (position for _, position in self.numbered[first:end])
 
 
 class MatchIndex:
@@ -35,7 +57,7 @@ class MatchIndex:
         self.all = frozenset(range(len(self.devices)))
         self.allocatable = frozenset(i for i, d in enumerate(self.devices) if not d.has_vfs)
         self._groups: dict[str, Mapping[Hashable, frozenset[int]]] = {}
-        self._pfs: dict[str, Mapping[str, _ByIndex]] = {}
+        self._pfs: dict[str, Mapping[str, _Functions]] = {}
         self._matching: dict[tuple[str, Hashable], frozenset[int]] = {}
         self._narrowed: dict[tuple[Hashable, ...], frozenset[int]] = {}
 
@@ -79,7 +101,7 @@ class MatchIndex:
             if matches(device, criterion.wanted, self.snapshot)
         )
 
-    def _functions(self, wanted: FunctionRanges, pfs: Mapping[str, _ByIndex]) -> Iterator[int]:
+    def _functions(self, wanted: FunctionRanges, pfs: Mapping[str, _Functions]) -> Iterator[int]:
         """The functions that any entry covers, without a check of each function of the PF.
 
         A pattern covers netdevs by their own names, not by alternative ones.
@@ -91,24 +113,23 @@ class MatchIndex:
                 names = filterfalse(altnames.__contains__, filter(entry.names, pfs))
             for functions in (pfs[name] for name in names if name in pfs):
                 if entry.spans is None:
-                    yield from chain.from_iterable(functions.values())
-                    continue
-                for low, high in entry.spans:
-                    few = high - low < len(functions)
-                    numbers = range(low, high + 1) if few else functions
-                    for number in numbers:
-                        if number is not None and low <= number <= high:
-                            yield from functions.get(number, ())
+                    yield from functions.all()
+                for low, high in entry.spans or ():
+                    yield from functions.between(low, high)
 
-    def _by_pf(self, key: str, pf_names: _Values[str]) -> Mapping[str, _ByIndex]:
+    def _by_pf(self, key: str, pf_names: _Values[str]) -> Mapping[str, _Functions]:
         """The functions of each PF, never the PF itself, by its names or address in lower case."""
         if key not in self._pfs:
-            pfs: dict[str, dict[int | None, list[int]]] = {}
+            pfs: defaultdict[str, _Functions] = defaultdict(_Functions)
             for i, device in enumerate(self.devices):
                 if device.role is Role.PF:
                     continue
                 for name in pf_names(device, self.snapshot):
-                    pfs.setdefault(name.lower(), {}).setdefault(device.index, []).append(i)
+                    functions = pfs[name.lower()]
+                    if device.index is None:
+                        functions.others.append(i)
+                    else:
+                        insort(functions.numbered, (device.index, i))
             self._pfs[key] = pfs
         return self._pfs[key]
 

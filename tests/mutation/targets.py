@@ -71,11 +71,6 @@ SAME_BEHAVIOUR: tuple[tuple[str, str, str, str], ...] = (
         *("agent/kubelet/resource_locks.py", r"if entry.fd is not None and self._is_in_place"),
         *("is not", "is"),
     ),
-    # The list is made again where it is first used.
-    (
-        *("agent/reconcile.py", r"^            pools_health\[pool.resource\].offer\(\)$"),
-        *("pools_health[pool.resource].offer()", "pass"),
-    ),
     # Tables that are equal have no differing keys, which the next line finds as well.
     ("agent/discovery/scan_cache.py", r"if before is now or before == now:", "or", "and"),
     # Zero where numbers are little-endian.
@@ -84,6 +79,8 @@ SAME_BEHAVIOUR: tuple[tuple[str, str, str, str], ...] = (
     ("agent/http/site.py", r"self._edition \+= 1", "1", "2"),
     # A route of just this size has no attributes, and so no legs.
     ("agent/host/routes.py", r"if len\(route\) < _RTMSG.size", "<", "<="),
+    # The only port counts whether it is named or not.
+    ("agent/health/link.py", r"if len\(uplink.ports\) > 1", ">", ">="),
     # One byte more than expected is enough to see that a file is longer.
     ("agent/export/atomic.py", r"\.read\((len\(data\)|limit) \+ 1\)", "1", "2"),
 )

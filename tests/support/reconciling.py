@@ -13,7 +13,7 @@ from agent.config.watcher import ConfigChanged
 from agent.model.device import Device, Netdev
 from agent.model.events import LinksChanged, SnapshotTaken
 from agent.model.link import LinkFact, Links
-from agent.reconcile import Reconciler
+from agent.reconcile import Reconciler, Record
 from tests.support.devices import host, pf, vf
 from tests.support.pools import Json, config, pool
 from tests.support.scripted import RecordingFleet, ScriptedSpecs
@@ -62,10 +62,11 @@ async def node(
     pools: tuple[Json, ...] = (pool("vf"),),
     specs: ScriptedSpecs | None = None,
     claim: Callable[[frozenset[str]], frozenset[str]] = frozenset,
+    record: Record | None = None,
 ) -> AsyncIterator[Node]:
     """A reconciler that has told the first lists, as the daemon does it."""
     bus, fleet, specs = Bus(), RecordingFleet(), specs or ScriptedSpecs()
-    reconciler = Reconciler(bus, fleet, specs, claim)
+    reconciler = Reconciler(bus, fleet, specs, claim, record)
     bus.publish(ConfigChanged(config(*pools)))
     bus.publish(SnapshotTaken(host(*devices), settled=True))
     await reconciler.reconcile()

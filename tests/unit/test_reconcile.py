@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
+from unittest.mock import patch
 
 import attrs
 import pytest
 
+from agent import blocking
 from agent.bus import Bus
 from agent.config.watcher import ConfigChanged
 from agent.events.devices import DevicesHealthy, DevicesUnhealthy
@@ -185,8 +188,10 @@ async def test_streams_run_before_a_change_is_published(
 
         async def stream() -> None:
             await applied.wait()  # woken in one turn
-            await asyncio.sleep(0)  # and sending in the next
-            order.append("sent")
+            for _ in range(8):  # and sending after others
+                order.append("sent")
+                await asyncio.sleep(0)
+            order.append("late")
 
         def noted(offers: tuple[DeviceListing, ...], elsewhere: frozenset[str]) -> None:
             apply(offers, elsewhere)
@@ -194,12 +199,12 @@ async def test_streams_run_before_a_change_is_published(
 
         monkeypatch.setattr(type(at.fleet), "apply", lambda _, *given: noted(*given))
         sending = asyncio.create_task(stream())
-        at.bus.on(DevicesUnhealthy, lambda _: order.append("told"))
+        at.bus.on(DevicesUnhealthy, lambda _: order.append("published"))
         await asyncio.sleep(1.0)
         at.bus.publish(carrier(up=False))
         await asyncio.sleep(1.0)
         await sending
-    assert order == ["sent", "told"]
+    assert order == [*["sent"] * 8, "published", "late"]
 
 
 async def test_256_vfs_of_a_pf_that_goes_down_are_one_apply_and_one_list() -> None:
@@ -544,3 +549,79 @@ async def test_devices_wait_for_the_first_report_of_holders_for_a_limited_time()
         assert at.lists("intel.com/any") == []
         await asyncio.sleep(2)
         assert at.lists("intel.com/any")[-1][1] == ids(1)
+
+
+async def test_a_pass_before_the_first_configuration_offers_nothing_and_needs_no_thread() -> None:
+    bus, fleet = Bus(), RecordingFleet()
+    reconciler = Reconciler(bus, fleet, ScriptedSpecs())
+    bus.publish(SnapshotTaken(host(*family(2)), settled=True))
+    with patch.dict(blocking._workers, clear=True):
+        await reconciler.reconcile()
+        assert not blocking._workers
+    assert fleet.applied == [(0.0, ())]
+
+
+async def test_a_device_stops_resting_at_the_end_of_its_time() -> None:
+    async with node(*family(2)) as at:
+        device = family(2)[1].id
+        at.bus.publish(DevicesReturned(VF, (device,)))
+        await asyncio.sleep(REST_S - 1.0)
+        assert at.reconciler.resting() == {device: 1.0}
+        await asyncio.sleep(1.0)
+        assert at.reconciler.resting() == {}
+
+
+async def test_a_recovery_that_was_broken_off_causes_no_pass_when_it_would_have_been_due() -> None:
+    async with node(*family(2), pools=(pool("vf", health={"recoveryHoldSeconds": 10}),)) as at:
+        for up in (False, True, False):
+            at.bus.publish(carrier(up=up))
+            await asyncio.sleep(1.0)
+        passes = len(at.fleet.applied)
+        await asyncio.sleep(60.0)
+        assert len(at.fleet.applied) == passes
+
+
+class HangingRecord:
+    """A record of the devices given to pods, in a folder that hangs until it is told to answer."""
+
+    def __init__(self) -> None:
+        self.answers = asyncio.Event()
+        self.kept: list[frozenset[str]] = []
+        self.broken_off = 0
+
+    async def keep(self, holders: Mapping[str, PodOwner]) -> None:
+        self.kept.append(frozenset(holders))
+        try:
+            await self.answers.wait()
+        except asyncio.CancelledError:
+            self.broken_off += 1
+            raise
+
+
+async def test_a_record_that_hangs_delays_no_list_and_is_asked_again_once_it_answers() -> None:
+    record, (_, device, *_) = HangingRecord(), family(2)
+    async with node(*family(2), record=record) as at:
+        at.bus.publish(DevicesAllocated(VF, (device.id,)))
+        await asyncio.sleep(1.0)
+        at.bus.publish(carrier(up=False))
+        await asyncio.sleep(1.0)
+        assert at.lists()[-1] == (1.0, ids(2, healthy=False))
+        assert record.kept == [frozenset()]
+        record.answers.set()
+        await asyncio.sleep(0)
+        at.host(*family(2), settled=False)
+        await asyncio.sleep(1.0)
+        assert record.kept == [frozenset(), {device.id}]
+    assert record.broken_off == 0
+
+
+async def test_the_end_breaks_off_a_record_that_hangs_and_leaves_the_bus() -> None:
+    record = HangingRecord()
+    async with node(*family(2), record=record) as at:
+        await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert record.broken_off == 1
+    at.host()
+    at.bus.publish(ConfigChanged(config()))
+    assert len(at.reconciler.snapshot.devices) == 3
+    assert len(at.reconciler.config.pools) == 1

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from unittest.mock import patch
 
 import pytest
 
 from agent import blocking, logs
 from agent.events.event import LogEvent
+from agent.health import pool_health
+from agent.model.answers import DeviceListing, ListedDevice
 from agent.reconcile import MANY_DEVICES, MANY_VALUES
 from agent.state_events import PoolsChanged
 from tests.support.pools import pool
@@ -37,6 +40,22 @@ async def test_a_pass_over_many_values_of_selectors_works_in_a_thread_on_a_small
     with patch.dict(blocking._workers, clear=True):
         async with node(*family(3), pools=(wanted,)) as at:
             assert (sizes(at), len(blocking._workers)) == ([3], threads)
+
+
+async def test_lists_of_many_devices_are_made_in_the_thread_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made_in: list[threading.Thread] = []
+
+    def listing(resource: str, devices: tuple[ListedDevice, ...]) -> DeviceListing:
+        made_in.append(threading.current_thread())
+        return DeviceListing(resource, devices)
+
+    monkeypatch.setattr(pool_health, "DeviceListing", listing)
+    async with node(*family(MANY_DEVICES)) as at:
+        assert sizes(at) == [MANY_DEVICES]
+    assert len(made_in) == 1
+    assert made_in[0] is not threading.main_thread()
 
 
 async def test_changes_during_a_pass_over_many_devices_are_listed_by_the_next() -> None:

@@ -109,7 +109,9 @@ async def test_a_large_file_is_read_without_blocking_the_loop(
         return load_config(*args, **kwargs)
 
     monkeypatch.setattr(keeper_module, "load_config", watched)
-    config_watcher = ConfigWatcher(path, Bus(), prefix="x.io", node_name=None, strict=False)
+    config_watcher = ConfigWatcher(
+        path, Bus(), prefix="x.io", node_name=None, strict=False, cdi=False
+    )
     text = json.dumps({"resourceList": [pool("a", VENDOR)]})
     path.write_text(text.ljust(size))
     await config_watcher.start()

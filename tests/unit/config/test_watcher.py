@@ -17,7 +17,9 @@ GOOD = '{"resourceList": [{"resourceName": "net", "selectors": {"vendors": ["808
 
 
 def keeper_of(path: Path, node_name: str | None = None) -> ConfigWatcher:
-    return ConfigWatcher(path, Bus(), prefix="intel.com", node_name=node_name, strict=False)
+    return ConfigWatcher(
+        path, Bus(), prefix="intel.com", node_name=node_name, strict=False, cdi=False
+    )
 
 
 async def lost_its_file(folder: Path) -> ConfigWatcher:
@@ -107,7 +109,9 @@ class Followed:
 @asynccontextmanager
 async def followed(path: Path, node_name: str | None = None) -> AsyncIterator[Followed]:
     bus = Bus()
-    config_watcher = ConfigWatcher(path, bus, prefix="intel.com", node_name=node_name, strict=False)
+    config_watcher = ConfigWatcher(
+        path, bus, prefix="intel.com", node_name=node_name, strict=False, cdi=False
+    )
     await config_watcher.start()
     running = asyncio.create_task(config_watcher.run())
     try:

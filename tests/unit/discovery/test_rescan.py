@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import attrs
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -280,6 +282,46 @@ def test_changes_in_classes_and_buses_are_seen_by_a_rescan_without_touched_funct
         assert scanner.whole == 1
 
 
+def devlink_shows(facts: dict[str, dict[str, object]]) -> Callable[[Machine], object]:
+    """A change of what devlink shows, by the file of a laid-out host."""
+    return lambda at: at.host.write(at.host.roots.host / "devlink.json", json.dumps(facts))
+
+
+PROFILE = {"versions": {"running": {"fw.app.name": "GTP"}}}
+ENABLED = [{"name": "enable_rdma", "values": [{"value": True}]}]
+UNNAMED: dict[str, Callable[[Machine], object]] = {
+    "a PF comes": lambda at: at.host.pf("0000:af:00.0", "ens9", E810),
+    "a PF goes": lambda at: at.unplug(2, 0),
+    "VFs come": lambda at: at.make_vfs(0, 3),
+    "VFs go": lambda at: at.make_fewer(0, 0),
+    "a netdev comes": lambda at: at.give_netdev(0, 0),
+    "a netdev goes": lambda at: at.without_netdevs(PFS[1]),
+    "an RDMA device comes": lambda at: at.give_rdma(0, 1),
+    "an RDMA device goes": lambda at: at.take_rdma(1, 0),
+    "the RDMA device of a PF comes": lambda at: at.host.rdma(PFS[0], "mlx5_7"),
+    "a vDPA device comes": lambda at: at.make_vdpa(0, 0),
+    "a sub-function comes": lambda at: at.make_sf(0, 1),
+    "a sub-function goes": lambda at: at.forget_parts(PFS[1]),
+    "a DDP profile": devlink_shows({"info": {f"pci/{PFS[0]}": PROFILE}}),
+    "RDMA is enabled": devlink_shows({"param": {f"pci/{PFS[0]}": ENABLED}}),
+    "a route": lambda at: at.route(0, 0),
+}
+
+
+@pytest.mark.parametrize("change", UNNAMED.values(), ids=UNNAMED)
+def test_each_change_of_a_list_is_seen_by_a_rescan_that_no_hint_names(
+    change: Callable[[Machine], object],
+) -> None:
+    with machine() as at:
+        scanner = Scanner(at.host.roots)
+        before = scanner.scan()
+        change(at)
+        after = scanner.scan(touched=())
+        assert after == scan(at.host.roots)
+        assert after != before
+        assert scanner.whole == 1
+
+
 def test_a_pf_that_counts_removed_vfs_is_read_by_every_rescan() -> None:
     """The kernel counts none a second after it took the last one away, and sends no event then."""
     with machine() as at:
@@ -318,15 +360,33 @@ def test_nodes_that_return_with_other_numbers_are_seen_by_a_rescan_of_their_func
         assert after.by_id[vf].rdma[0].uverbs == ("/dev/infiniband/uverbs77",)
 
 
-def test_nodes_that_return_with_other_numbers_are_seen_once_the_classes_are_listed_again() -> None:
+@pytest.mark.parametrize("owner", ["a VF", "a PF", "a sub-function"])
+def test_nodes_that_return_with_other_numbers_are_seen_once_the_classes_are_listed_again(
+    owner: str,
+) -> None:
     with machine() as at:
-        host, (vf, other, *_) = at.host, at.vfs(PFS[0])
+        host, (vf, *_), (_, other, *_) = at.host, at.vfs(PFS[0]), at.vfs(PFS[1])
+        holder = {"a VF": vf, "a PF": PFS[0], "a sub-function": host.sf(PFS[0], 8, "ens1s8")}[owner]
         host.rdma(other, "mlx5_8", umad=False)
-        before = host.rdma(vf, "mlx5_9")
+        before = host.rdma(holder, "mlx5_9")
         scanner = Scanner(host.roots)
         scanner.scan()
         verbs = host.root / "sys/class/infiniband_verbs"
         (verbs / before.uverbs[0].rpartition("/")[2]).rename(verbs / "uverbs77")
         after = scanner.scan(touched={other})
         assert after == scan(host.roots)
-        assert after.by_id[vf].rdma[0].uverbs == ("/dev/infiniband/uverbs77",)
+        assert after.by_id[holder].rdma[0].uverbs == ("/dev/infiniband/uverbs77",)
+
+
+def test_the_name_of_a_netdev_that_went_may_come_back_as_a_bond() -> None:
+    with machine() as at:
+        host, (vf, *_) = at.host, at.vfs(PFS[0])
+        (name, *_) = host.netdevs(vf)
+        (uplink, *_) = host.netdevs(PFS[0])
+        scanner = Scanner(host.roots)
+        scanner.scan()
+        at.without_netdevs(vf)
+        host.stack(uplink, name)
+        after = scanner.scan(touched={vf, PFS[0]})
+        assert after == scan(host.roots)
+        assert after.netdev_parents == ((name, (uplink,)),)

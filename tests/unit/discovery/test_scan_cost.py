@@ -110,6 +110,26 @@ def test_a_rescan_reads_nothing_of_functions_that_were_not_touched(
     assert few == many
 
 
+@pytest.mark.parametrize("touched", TOUCHED.values(), ids=TOUCHED)
+def test_a_rescan_asks_nothing_of_sub_functions_of_other_pfs(
+    tmp_path: Path, touched: Callable[[HostBuilder], set[str]]
+) -> None:
+    counts = []
+    for others in (2, 6):
+        host = HostBuilder(tmp_path / str(others))
+        host.pf(PF, "ens1", CONNECTX6, vfs=2)
+        host.sf(PF, 1, "ens1s1")
+        host.pf(OTHER_PF, "ens2", CONNECTX6)
+        for number in range(others):
+            host.sf(OTHER_PF, 10 + number, f"ens2s{number}")
+        scanner = Scanner(host.roots)
+        scanner.scan()
+        with host_calls() as calls:
+            scanner.scan(touched=touched(host))
+        counts.append(calls.counts)
+    assert counts[0] == counts[1]
+
+
 def test_a_rescan_of_a_vf_costs_one_link_for_each_other_vf_of_its_pf(tmp_path: Path) -> None:
     few, many = (
         calls_of_rescan(tmp_path, own=own, others=4, touched=TOUCHED["a VF"]) for own in (4, 12)

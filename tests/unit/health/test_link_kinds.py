@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent.health.link import carriers, unproven_pfs
+from agent.health.link import carriers, port_states, unproven_pfs
 from agent.health.verdict import HEALTHY, Cause, Health
 from agent.model.device import Device, InfinibandPort, Netdev
 from agent.model.link import LinkFact, Links, VfLinkPolicy
@@ -76,6 +76,25 @@ def test_the_own_carrier_does_not_hide_that_the_pf_has_no_carrier() -> None:
 def test_a_pf_that_is_a_device_itself_causes_no_warning_while_it_is_down() -> None:
     spare = pf("0000:3b:00.0", "pf0", netdevs=(DOWN,))
     assert not list(unproven_pfs((DOWN,), host(spare), Links()))
+
+
+def test_a_pf_whose_netdev_has_left_or_is_up_is_nothing_to_warn_of_beside_one_that_is_down() -> (
+    None
+):
+    netdevs = (Netdev("up", 5, admin_up=True), Netdev("gone", 6), Netdev("down", 7, admin_up=False))
+    pfs = [pf(f"0000:3b:00.{n}", e.name, num_vfs=1, netdevs=(e,)) for n, e in enumerate(netdevs)]
+    vfs = [vf(f"0000:3b:02.{n}", parent) for n, parent in enumerate(pfs)]
+    links = Links({6: LinkFact(6, "gone", gone=True)})
+    assert list(unproven_pfs(netdevs, host(*pfs, *vfs), links)) == [pfs[2]]
+
+
+def test_each_port_of_a_pf_has_a_link_has_none_or_is_unknown() -> None:
+    netdevs = tuple(
+        Netdev(f"p{n}", 5 + n, admin_up=up, carrier=carrier, phys_port_name=f"p{n}")
+        for n, (up, carrier) in enumerate([(True, True), (True, False), (False, None)])
+    )
+    parent = pf("0000:3b:00.0", "p0", netdevs=netdevs)
+    assert port_states(parent, Links()) == (True, False, None)
 
 
 # InfiniBand
@@ -244,7 +263,10 @@ def test_a_pf_that_left_its_bond_or_a_bond_that_is_set_down_no_longer_decides() 
 
 
 def ports(
-    *carriers_of: bool | None, port_names: bool = True, selector: str | None = None
+    *carriers_of: bool | None,
+    port_names: bool = True,
+    selector: str | None = None,
+    **selectors: list[str],
 ) -> Health:
     """The verdict on VF 0 of a PF with these ports; None = the port is administratively down."""
     netdevs = tuple(
@@ -260,7 +282,8 @@ def ports(
     )
     parent = pf("0000:05:00.0", "nfp_p0", num_vfs=1, netdevs=netdevs)
     function = vf("0000:05:08.0", parent)
-    objects = pool_config("vf", {"pfNames": [selector]}).selectors if selector else (None,)
+    chosen: dict[str, object] = {"pfNames": [selector]} if selector else {**selectors}
+    objects = pool_config("vf", chosen).selectors if chosen else (None,)
     return check_link(function, host(parent, function), Links(), objects[0])
 
 
@@ -276,6 +299,11 @@ def test_of_several_ports_those_that_the_pool_names_count() -> None:
     assert ports(True, False, selector="nfp_p1").detail == "PF nfp_p1 has no carrier"
     assert ports(True, False, selector="nfp_p*") == HEALTHY
     assert ports(True, False, selector="nfp_p1#5") == HEALTHY, "it names the port for others"
+
+
+def test_every_port_counts_for_a_pool_that_names_none() -> None:
+    assert ports(False, True, vendors=["19ee"]) == HEALTHY
+    assert ports(False, False, vendors=["19ee"]).detail == "PF nfp_p0 has no carrier"
 
 
 def test_a_second_port_that_is_not_used_hides_no_pulled_cable() -> None:

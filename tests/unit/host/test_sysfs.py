@@ -152,6 +152,8 @@ def test_no_read_leaves_a_descriptor_open(
     with sysfs.observed(System(failing, errno.EIO)):
         reader(within)
     assert descriptors(os.getpid()) == before
+    with sysfs.folder("folder", within), sysfs.folder("absent", within) as no_folder:
+        assert no_folder is None
     sysfs.class_names(within, "folder")
     sysfs.names(within, "folder")
     sysfs.read_raw(within, "attribute")
@@ -194,6 +196,38 @@ def test_a_number_must_fit_an_int_of_the_kernel(
 ) -> None:
     (tmp_path / "attribute").write_text(f"{text}\n")
     assert sysfs.read_int(within, "attribute") == number
+
+
+@pytest.mark.parametrize(("raw", "text"), [(" up \n", "up"), ("\n", None), ("", None)])
+def test_a_text_has_no_blanks_around_it_and_an_empty_one_counts_as_absent(
+    within: int, tmp_path: Path, raw: str, text: str | None
+) -> None:
+    (tmp_path / "attribute").write_text(raw)
+    assert sysfs.read_text(within, "attribute") == text
+    assert sysfs.read_text(within, "absent") is None
+
+
+def test_a_number_may_have_another_base(within: int, tmp_path: Path) -> None:
+    (tmp_path / "attribute").write_text("0x1f\n")
+    assert sysfs.read_int(within, "attribute", base=16) == 31
+    assert sysfs.read_int(within, "attribute") is None
+
+
+def test_a_link_is_read_whole_or_by_its_last_part(within: int) -> None:
+    assert sysfs.link_target(within, "link") == "../drivers/mlx5_core"
+    assert sysfs.link_name(within, "link") == "mlx5_core"
+    assert sysfs.exists(within, "attribute")
+    assert not sysfs.exists(within, "absent")
+
+
+def test_names_are_sorted_and_there_are_none_where_there_is_no_folder(
+    within: int, tmp_path: Path
+) -> None:
+    for name in ("b", "a", "c"):
+        (tmp_path / "folder" / name).touch()
+    for names in (sysfs.names, sysfs.class_names):
+        assert names(within, "folder") == ["a", "b", "c"]
+        assert names(within, "absent") == []
 
 
 def test_an_attribute_is_read_up_to_256_bytes(within: int) -> None:

@@ -63,7 +63,9 @@ async def test_log_events_on_valid_and_invalid_files_contain_no_value(
     tmp_path: Path, log_lines: LogLines
 ) -> None:
     path = tmp_path / "config.json"
-    config_watcher = ConfigWatcher(path, Bus(), prefix="intel.com", node_name=None, strict=False)
+    config_watcher = ConfigWatcher(
+        path, Bus(), prefix="intel.com", node_name=None, strict=False, cdi=False
+    )
     for info in ({"*": {"key": VALUE}}, {"*": VALUE}, VALUE, [VALUE], {"x": {"k": [VALUE]}}):
         path.write_text(file_with(info))
         if not config_watcher.status.in_force:
@@ -79,7 +81,9 @@ async def test_the_error_on_a_file_that_is_refused_at_the_start_contains_no_valu
 ) -> None:
     path = tmp_path / "config.json"
     path.write_text(file_with({"*": VALUE}))
-    config_watcher = ConfigWatcher(path, Bus(), prefix="intel.com", node_name=None, strict=False)
+    config_watcher = ConfigWatcher(
+        path, Bus(), prefix="intel.com", node_name=None, strict=False, cdi=False
+    )
     with pytest.raises(ConfigError) as refused:
         await config_watcher.start()
     assert VALUE not in str(refused.value)
