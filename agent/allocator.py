@@ -207,7 +207,7 @@ class Allocator:
             if not fault and device.is_vfio and self._giving[device.iommu_group] > 0:
                 fault = f"IOMMU group {device.iommu_group} is being given to another container"
             if fault:
-                self._bus.publish(HostChanged("allocate", frozenset({device.id})))
+                self._bus.publish(HostChanged(frozenset({device.id})))
                 raise DeviceNotUsableError(device.id, fault)
 
     def _with_cdi(

@@ -144,7 +144,7 @@ class Agent:
 
     def _scan_for_config(self, _: ConfigChanged) -> None:
         """Scan for the facts that only the new configuration needs."""
-        self.bus.publish(HostChanged("config"))
+        self.bus.publish(HostChanged())
 
     async def _follow_links(self, links: NetlinkWatcher) -> None:
         """Load netlink once kubelet has its first lists: the import would delay them."""
@@ -156,4 +156,4 @@ class Agent:
         while True:
             await asyncio.sleep(self.options.rescan_s)
             if not self.links.is_open:
-                self.bus.publish(HostChanged("timer"))
+                self.bus.publish(HostChanged())

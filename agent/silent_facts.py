@@ -23,7 +23,7 @@ async def scan_silent_facts(bus: Bus, pools: Callable[[], Pools]) -> None:
         await asyncio.sleep(EVERY_S)
         touched = silent_facts(pools())
         if touched is not None:
-            bus.publish(HostChanged("timer", touched))
+            bus.publish(HostChanged(touched))
 
 
 def silent_facts(pools: Pools) -> frozenset[str] | None:

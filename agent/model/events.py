@@ -15,8 +15,6 @@ from agent.model.snapshot import Snapshot
 class HostChanged:
     """Something on the host may have changed, so it should be scanned."""
 
-    source: str
-    """``uevent``, ``link``, ``route``, ``tree``, ``timer`` ..."""
     touched: frozenset[str] | None = None
     """The functions and auxiliary devices concerned, besides what every scan lists anyway; None =
     anything may have changed."""

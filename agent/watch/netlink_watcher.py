@@ -85,7 +85,7 @@ class NetlinkWatcher:
             logs.emit(NetlinkOpened(receive_buffer_bytes=netlink.receive_buffer_bytes))
             self._ask_all()
             self._watch_routes()
-            self._bus.publish(HostChanged("netlink"))
+            self._bus.publish(HostChanged())
             await run_all(
                 self._follow_links(netlink),
                 self._follow_uevents(netlink),
@@ -149,7 +149,7 @@ class NetlinkWatcher:
     def _make_good(self) -> None:
         """Ask for what was dropped, and have everything scanned."""
         self._ask_all()
-        self._bus.publish(HostChanged("overrun"))
+        self._bus.publish(HostChanged())
 
     async def _wait_out_congestion(self, netlink: Netlink) -> None:
         """Ask again when all was read: drops after the first question are not told."""
@@ -173,7 +173,7 @@ class NetlinkWatcher:
         )
         if before is None and not is_scanned:
             if fact.ifindex in self._ifindexes and not answered:
-                self._bus.publish(HostChanged("link", self._owners(fact)))
+                self._bus.publish(HostChanged(self._owners(fact)))
             return
         if not answered:
             self._heard.add(fact.ifindex)
@@ -186,7 +186,7 @@ class NetlinkWatcher:
             self._bus.publish(LinksChanged(links, asyncio.get_running_loop().time()))
             if self._moved(before, fact):
                 known = (fact,) if before is None else (before, fact)
-                self._bus.publish(HostChanged("link", self._owners(*known)))
+                self._bus.publish(HostChanged(self._owners(*known)))
         if not answered and not fact.gone:
             self._ask({fact.name})
 
@@ -256,7 +256,7 @@ class NetlinkWatcher:
         """Have the host scanned if a scan could see what an event tells of."""
         if not is_relevant(event, self._snapshot, self._roots):
             return False
-        self._bus.publish(HostChanged("uevent", touched_by(event)))
+        self._bus.publish(HostChanged(touched_by(event)))
         return True
 
     async def _follow_routes(self, routes: DefaultRouteEvents) -> None:
@@ -275,7 +275,7 @@ class NetlinkWatcher:
                         continue
                     touched = frozenset()
                     await asyncio.sleep(FLUSH_S)
-            self._bus.publish(HostChanged("route", touched))
+            self._bus.publish(HostChanged(touched))
 
     def _is_watched(self, name: str) -> bool:
         """Whether the host's routes by an interface matter: it has a default one, or is a VF's."""
@@ -301,7 +301,7 @@ class NetlinkWatcher:
             except OSError:  # the socket is gone, and the next session begins with another one
                 return
             self._watched = (addressed, stacked)
-            self._bus.publish(HostChanged("route", frozenset()))  # what came before it passed
+            self._bus.publish(HostChanged(frozenset()))  # what came before it passed
 
 
 def carriers(snapshot: Snapshot) -> tuple[Netdev, ...]:

@@ -61,7 +61,7 @@ class RdmaPortWatch:
         except OSError:  # out of descriptors, memory or threads: the next round tries again
             return
         if changed:
-            self._bus.publish(HostChanged("rdma port", changed))
+            self._bus.publish(HostChanged(changed))
 
 
 def _ports_in(snapshot: Snapshot) -> Ports:

@@ -44,9 +44,9 @@ async def follow_tree(roots: Roots, bus: Bus) -> None:
 async def _follow(roots: Roots, bus: Bus) -> None:
     with Inotify() as inotify:
         await _watch_all(inotify, roots)
-        bus.publish(HostChanged("tree"))
+        bus.publish(HostChanged())
         async for _ in _changes(inotify, roots):
-            bus.publish(HostChanged("tree"))
+            bus.publish(HostChanged())
 
 
 async def _watch_all(inotify: Inotify, roots: Roots) -> None:

@@ -118,5 +118,5 @@ class ScriptedSpecs:
 async def hint_every(bus: Bus, pause_s: float, until_s: float) -> None:
     """A storm of hints."""
     while now() < until_s:
-        bus.publish(HostChanged("storm"))
+        bus.publish(HostChanged())
         await asyncio.sleep(pause_s)

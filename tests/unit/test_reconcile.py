@@ -280,7 +280,7 @@ async def test_a_burst_of_new_vfs_with_a_flap_of_the_pfs_carrier_is_at_most_two_
         for count in range(1, 9):
             machine.devices = family(8)[: 1 + count]
             for _ in range(4):
-                at.bus.publish(HostChanged("uevent"))
+                at.bus.publish(HostChanged())
                 await asyncio.sleep(0.005)
         await asyncio.sleep(10.0)
         monitoring.cancel()
@@ -295,7 +295,7 @@ async def test_vfs_that_appear_and_disappear_fifty_times_end_in_a_correct_list_e
         for turn in range(50):
             for count in (4, 0, 8)[: 1 + turn % 3]:
                 machine.devices = family(count) if count else ()
-                at.bus.publish(HostChanged("uevent"))
+                at.bus.publish(HostChanged())
                 await asyncio.sleep(0.01)
             await asyncio.sleep(2.0)
             last = at.lists()[-1][1] if at.lists() else ()

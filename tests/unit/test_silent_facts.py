@@ -51,6 +51,6 @@ async def test_a_hint_is_given_each_minute_while_a_pool_depends_on_such_facts() 
     assert changes == []
     pools = assigned(NODE, pool("vf", {"pKeys": ["0x8001"]}))
     await asyncio.sleep(EVERY_S * 2)
-    hint = HostChanged("timer", frozenset({WITH_PKEY.id}))
+    hint = HostChanged(frozenset({WITH_PKEY.id}))
     assert changes == [(began + EVERY_S * n, hint) for n in (2, 3)]
     task.cancel()

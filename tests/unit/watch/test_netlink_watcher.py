@@ -32,6 +32,9 @@ T = TypeVar("T")
 PATIENCE_S = 20.0
 PF0 = pf("0000:3b:00.0", "pf0")
 PF1 = pf("0000:3b:00.1", "pf1")
+OF_PF0: frozenset[str] | None = frozenset({PF0.id})
+OF_ROUTES: frozenset[str] | None = frozenset()
+"""A scan of nothing but what each scan reads: routes are part of it."""
 
 
 @attrs.define
@@ -41,9 +44,8 @@ class Follower:
     bus: Bus
     rescan_loop: NetlinkWatcher
     links: list[LinksChanged] = attrs.Factory(list)
-    sources: list[str] = attrs.Factory(list)
-    touched: list[tuple[str, frozenset[str] | None]] = attrs.Factory(list)
-    """What the hints named."""
+    scans: list[frozenset[str] | None] = attrs.Factory(list)
+    """The devices of each requested scan; None = all."""
     happened: asyncio.Event = attrs.Factory(asyncio.Event)
 
     def __attrs_post_init__(self) -> None:
@@ -55,8 +57,7 @@ class Follower:
         self.happened.set()
 
     def _note_hint(self, event: HostChanged) -> None:
-        self.sources.append(event.source)
-        self.touched.append((event.source, event.touched))
+        self.scans.append(event.touched)
         self.happened.set()
 
     def fact(self, name: str = "pf0") -> LinkFact | None:
@@ -97,8 +98,8 @@ def following(
                 if opened:
                     names = known or [d.pf_name or "" for d in devices]
                     await follower.until(lambda: all(follower.fact(n) for n in names))
-                    await follower.until(lambda: "netlink" in follower.sources)
-                    follower.sources.clear()
+                    await follower.until(lambda: None in follower.scans)
+                    follower.scans.clear()
                 return await work(follower)
         finally:
             running.cancel()
@@ -136,12 +137,12 @@ def test_each_time_a_cable_is_pulled_or_plugged_in_it_is_reported() -> None:
 @pytest.mark.root
 @needs_root
 def test_a_change_of_the_link_state_alone_causes_no_scan() -> None:
-    async def work(at: Follower) -> list[str]:
+    async def work(at: Follower) -> list[frozenset[str] | None]:
         ip("link set peer0 down")
         await at.until(lambda: at.carrier() is False)
         ip("link set peer0 up")
         await at.until(lambda: at.carrier() is True)
-        return at.sources
+        return at.scans
 
     assert following(work, PF0) == []
 
@@ -165,7 +166,7 @@ def test_a_rename_is_reported_with_the_state_and_causes_a_scan() -> None:
     async def work(at: Follower) -> tuple[bool, bool]:
         before = at.fact()
         ip("link set pf0 name eno1")
-        await at.until(lambda: at.fact("eno1") and "link" in at.sources)
+        await at.until(lambda: at.fact("eno1") and OF_PF0 in at.scans)
         after = at.fact("eno1")
         assert before is not None
         assert after is not None
@@ -180,7 +181,7 @@ def test_a_pf_whose_netdev_moves_to_another_namespace_is_gone_and_causes_a_scan(
     async def work(at: Follower) -> Netdev | None:
         with NetNamespace() as pod:
             ip(f"link set pf0 netns {pod.pid}")
-            await at.until(lambda: (fact := at.fact()) and fact.gone and "link" in at.sources)
+            await at.until(lambda: (fact := at.fact()) and fact.gone and OF_PF0 in at.scans)
             return at.links[-1].links.newest(Netdev("pf0"))
 
     assert following(work, PF0) is None
@@ -192,8 +193,8 @@ def test_a_pf_that_joined_a_bridge_while_it_was_scanned_is_scanned_again() -> No
     async def work(at: Follower) -> frozenset[str] | None:
         ip("link add br0 type bridge", "link set pf1 master br0")
         at.bus.publish(SnapshotTaken(host(PF0, PF1), settled=True))
-        await at.until(lambda: "link" in at.sources)
-        return at.touched[-1][1]
+        await at.until(lambda: frozenset({PF1.id}) in at.scans)
+        return at.scans[-1]
 
     assert following(work, PF0) == frozenset({PF1.id})
 
@@ -203,10 +204,10 @@ def test_a_pf_that_joined_a_bridge_while_it_was_scanned_is_scanned_again() -> No
 def test_a_pf_that_joins_or_leaves_a_bridge_causes_a_scan() -> None:
     async def work(at: Follower) -> bool:
         ip("link add br0 type bridge", "link set pf0 master br0")
-        await at.until(lambda: (fact := at.fact()) and fact.master and "link" in at.sources)
-        at.sources.clear()
+        await at.until(lambda: (fact := at.fact()) and fact.master and OF_PF0 in at.scans)
+        at.scans.clear()
         ip("link set pf0 nomaster")
-        await at.until(lambda: (fact := at.fact()) and not fact.master and "link" in at.sources)
+        await at.until(lambda: (fact := at.fact()) and not fact.master and OF_PF0 in at.scans)
         fact = at.fact()
         return fact is not None and not fact.gone
 
@@ -228,22 +229,22 @@ def test_a_link_that_is_a_reason_to_scan_names_the_function_that_it_belongs_to(
 ) -> None:
     async def work(at: Follower) -> set[frozenset[str] | None]:
         ip(*commands)
-        await at.until(lambda: "link" in at.sources)
-        return {touched for source, touched in at.touched if source == "link"}
+        await at.until(lambda: OF_PF0 in at.scans)
+        return {named for named in at.scans if named}
 
-    assert following(work, PF0, PF1) == {frozenset({PF0.id})}
+    assert following(work, PF0, PF1) == {OF_PF0}
 
 
 @pytest.mark.root
 @needs_root
 def test_an_overrun_causes_a_full_scan_and_a_route_event_a_scan_without_functions() -> None:
-    async def work(at: Follower) -> dict[str, frozenset[str] | None]:
+    async def work(at: Follower) -> list[frozenset[str] | None]:
         at.rescan_loop._overrun()
         ip("addr add 192.0.2.1/24 dev pf0", "route add default dev pf0")
-        await at.until(lambda: "route" in at.sources)
-        return {source: touched for source, touched in at.touched if source in {"overrun", "route"}}
+        await at.until(lambda: OF_ROUTES in at.scans)
+        return at.scans
 
-    assert following(work, PF0) == {"overrun": None, "route": frozenset()}
+    assert following(work, PF0)[:2] == [None, OF_ROUTES]
 
 
 @pytest.mark.root
@@ -285,7 +286,7 @@ def test_the_number_of_another_interface_is_not_treated_as_the_own_one() -> None
         elsewhere = pf("0000:5e:00.0", "ens9", netdevs=(own,))
         at.bus.publish(SnapshotTaken(host(elsewhere, PF1), settled=True))
         ip("link set pf0 down")
-        await at.until(lambda: "link" in at.sources)
+        await at.until(lambda: frozenset({elsewhere.id}) in at.scans)
         ip("link set peer1 down")
         await at.until(lambda: at.carrier("pf1") is False)
         assert at.links[-1].links.newest(own) == own
@@ -297,13 +298,13 @@ def test_the_number_of_another_interface_is_not_treated_as_the_own_one() -> None
 @pytest.mark.root
 @needs_root
 def test_a_default_route_is_a_reason_to_scan_and_another_route_is_not() -> None:
-    async def work(at: Follower) -> list[str]:
+    async def work(at: Follower) -> list[frozenset[str] | None]:
         ip("addr add 192.0.2.1/24 dev pf0", "route add 10.0.0.0/8 dev pf0")
         ip("route add default dev pf0")
-        await at.until(lambda: "route" in at.sources)
-        return at.sources
+        await at.until(lambda: OF_ROUTES in at.scans)
+        return at.scans
 
-    assert following(work, PF0).count("route") == 1
+    assert following(work, PF0).count(OF_ROUTES) == 1
 
 
 @pytest.mark.root
@@ -314,12 +315,12 @@ def test_setting_down_the_interface_of_the_default_route_causes_a_scan(
 ) -> None:
     async def work(at: Follower) -> bool:
         ip("addr add 192.0.2.1/24 dev pf0", "route add default via 192.0.2.9")
-        await at.until(lambda: "route" in at.sources)
+        await at.until(lambda: OF_ROUTES in at.scans)
         uplink = Snapshot(devices=(PF0,), default_route_netdevs=("pf0",))
         at.bus.publish(SnapshotTaken(uplink, settled=True))
-        at.sources.clear()
+        at.scans.clear()
         ip(command)
-        await at.until(lambda: "route" in at.sources)
+        await at.until(lambda: OF_ROUTES in at.scans)
         return True
 
     assert following(work, PF0)
@@ -331,14 +332,15 @@ def test_another_interface_that_goes_down_does_not_concern_routes() -> None:
     async def work(at: Follower) -> int:
         ip("addr add 192.0.2.1/24 dev pf0", "addr add 198.51.100.1/24 dev pf1")
         ip("addr del 198.51.100.1/24 dev pf1", "link set pf1 down", "route add default dev pf0")
-        await at.until(lambda: "route" in at.sources)
-        return at.sources.count("route")
+        await at.until(lambda: OF_ROUTES in at.scans)
+        return at.scans.count(OF_ROUTES)
 
     assert following(work, PF0) == 1
 
 
 VF0 = vf("0000:3b:02.0", PF0, 0, netdevs=(Netdev("pf1"),))
 """A VF whose netdev is the cable pf1."""
+OF_VF0 = frozenset({VF0.id})
 
 
 @pytest.mark.root
@@ -346,30 +348,30 @@ VF0 = vf("0000:3b:02.0", PF0, 0, netdevs=(Netdev("pf1"),))
 def test_a_vf_that_joins_or_leaves_a_bridge_causes_a_scan_and_is_named() -> None:
     async def work(at: Follower) -> list[frozenset[str] | None]:
         ip("link add br0 type bridge", "link set pf1 master br0")
-        await at.until(lambda: ("route", frozenset({VF0.id})) in at.touched)
+        await at.until(lambda: OF_VF0 in at.scans)
         joined = attrs.evolve(host(PF0, VF0), masters=(("pf1", "br0"),))
         at.bus.publish(SnapshotTaken(joined, settled=True))
-        at.touched.clear()
+        at.scans.clear()
         ip("link set pf1 nomaster")
-        await at.until(lambda: ("route", frozenset({VF0.id})) in at.touched)
-        return [touched for _, touched in at.touched]
+        await at.until(lambda: OF_VF0 in at.scans)
+        return at.scans
 
-    assert frozenset({VF0.id}) in following(work, PF0, VF0, known=("pf0",))
+    assert OF_VF0 in following(work, PF0, VF0, known=("pf0",))
 
 
 @pytest.mark.root
 @needs_root
 def test_an_event_of_a_vf_whose_bridge_is_in_the_scan_causes_no_further_scan() -> None:
-    async def work(at: Follower) -> list[str]:
+    async def work(at: Follower) -> list[frozenset[str] | None]:
         ip("link add br0 type bridge", "link set pf1 master br0")
-        await at.until(lambda: "route" in at.sources)
+        await at.until(lambda: OF_VF0 in at.scans)
         joined = attrs.evolve(host(PF0, VF0), masters=(("pf1", "br0"),))
         at.bus.publish(SnapshotTaken(joined, settled=True))
         await at.until(lambda: at.rescan_loop._watched[1])
-        at.sources.clear()
+        at.scans.clear()
         ip("link set pf1 alias port", "link set pf1 mtu 1400", "link set peer0 down")
         await at.until(lambda: at.carrier() is False)
-        return at.sources
+        return at.scans
 
     assert following(work, PF0, VF0, known=("pf0",)) == []
 
@@ -379,13 +381,13 @@ def test_an_event_of_a_vf_whose_bridge_is_in_the_scan_causes_no_further_scan() -
 def test_an_address_of_a_vf_and_a_route_through_it_cause_a_scan() -> None:
     async def work(at: Follower) -> bool:
         ip("addr add 192.0.2.1/32 dev pf1")
-        await at.until(lambda: "route" in at.sources)
+        await at.until(lambda: OF_ROUTES in at.scans)
         addressed = attrs.evolve(host(PF0, VF0), addressed_netdevs=("pf1",))
         at.bus.publish(SnapshotTaken(addressed, settled=True))
         for command in ("route add 10.0.0.0/8 dev pf1", "link set pf1 down"):
-            at.sources.clear()
+            at.scans.clear()
             ip(command)
-            await at.until(lambda: "route" in at.sources)
+            await at.until(lambda: OF_ROUTES in at.scans)
         return True
 
     assert following(work, PF0, VF0, known=("pf0",))
@@ -414,15 +416,15 @@ def test_a_vlan_on_top_of_a_vf_causes_a_scan_even_if_it_is_linked_late(
 ) -> None:
     vlan = tmp_path / "sys/class/net/vlan7"
 
-    async def work(at: Follower) -> list[str]:
+    async def work(at: Follower) -> list[frozenset[str] | None]:
         event = Uevent("add", "/devices/virtual/net/vlan7", "net")
         at.rescan_loop._take_uevent(event)
-        assert at.sources == []
+        assert at.scans == []
         (vlan / "lower_pf1").mkdir(parents=True)
-        await at.until(lambda: at.sources)
-        return at.sources
+        await at.until(lambda: at.scans)
+        return at.scans
 
-    assert following(work, PF0, VF0, known=("pf0",), root=tmp_path) == ["uevent"]
+    assert following(work, PF0, VF0, known=("pf0",), root=tmp_path) == [None]
 
 
 @pytest.mark.root
@@ -430,13 +432,13 @@ def test_a_vlan_on_top_of_a_vf_causes_a_scan_even_if_it_is_linked_late(
 def test_an_interface_in_the_snapshot_causes_a_scan_when_it_appears() -> None:
     late = pf("0000:3b:00.2", None, netdevs=(Netdev("late0"),))
 
-    async def work(at: Follower) -> list[str]:
+    async def work(at: Follower) -> list[frozenset[str] | None]:
         ip("link add pod0 type veth peer name pod1", "link delete pod0")
         ip("link add late0 type veth peer name late1")
-        await at.until(lambda: at.sources and at.fact("late0"))
-        return at.sources
+        await at.until(lambda: at.scans and at.fact("late0"))
+        return at.scans
 
-    assert set(following(work, late, opened=False)) <= {"netlink", "uevent", "link"}
+    assert set(following(work, late, opened=False)) <= {None, frozenset({late.id})}
 
 
 @pytest.mark.root
@@ -447,10 +449,10 @@ def test_lost_events_cause_requests_and_a_scan(log_lines: LogLines) -> None:
         raw = at.rescan_loop._netlink._events.socket
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 0)
         ip(*("link set pf0 down", "link set pf0 up") * 50, "link set peer0 down")
-        await at.until(lambda: "overrun" in at.sources)
+        await at.until(lambda: None in at.scans)
         await at.until(lambda: at.carrier() is False)
         told = at.rescan_loop.overruns
-        await at.until(lambda: at.sources.count("overrun") > told)  # once more, when all was read
+        await at.until(lambda: at.scans.count(None) > told)  # once more, when all was read
         return told
 
     assert following(work, PF0) >= 1
@@ -471,7 +473,7 @@ def test_sockets_that_fail_are_opened_again_and_missed_facts_are_requested(
 
         first._questions.nlm_request = broken
         ip("link set peer0 down")
-        await at.until(lambda: at.sources.count("netlink") == 1)
+        await at.until(lambda: None in at.scans)
         ip("link set peer0 up")
         await at.until(lambda: at.carrier() is True)
         return at.rescan_loop._netlink is not first and at.rescan_loop.is_open, at.carrier()
@@ -550,7 +552,7 @@ def numbered(name: str) -> Device:
 @needs_root
 def test_two_pfs_that_swap_names_are_identified_by_number_on_this_machines_own_root() -> None:
     async def work(at: Follower) -> list[tuple[bool | None, bool | None]]:
-        await at.until(lambda: "netlink" in at.sources)
+        await at.until(lambda: None in at.scans)
         pfs = [numbered("pf0"), numbered("pf1")]
         at.bus.publish(SnapshotTaken(host(*pfs), settled=True))
         await at.until(lambda: at.fact("pf0") and at.fact("pf1"))
@@ -570,14 +572,14 @@ def test_two_pfs_that_swap_names_are_identified_by_number_on_this_machines_own_r
 @pytest.mark.root
 @needs_root
 def test_a_change_of_an_alternative_name_causes_a_scan_of_its_function() -> None:
-    async def work(at: Follower) -> list[tuple[str, frozenset[str] | None]]:
+    async def work(at: Follower) -> list[frozenset[str] | None]:
         ip("link property add dev pf0 altname sriov1")
-        await at.until(lambda: len(at.sources) == 1)
+        await at.until(lambda: len(at.scans) == 1)
         ip("link property del dev pf0 altname sriov1")
-        await at.until(lambda: len(at.sources) == 2)
-        return at.touched[-2:]
+        await at.until(lambda: len(at.scans) == 2)
+        return at.scans[-2:]
 
-    assert following(work, PF0, PF1) == [("link", frozenset({PF0.id}))] * 2
+    assert following(work, PF0, PF1) == [OF_PF0] * 2
 
 
 @pytest.mark.root
@@ -587,8 +589,8 @@ def test_any_change_of_ipoib_is_a_reason_to_scan_since_only_a_scan_reads_the_por
 
     async def work(at: Follower) -> frozenset[str] | None:
         ip("link set peer0 down")
-        await at.until(lambda: "link" in at.sources)
-        return at.touched[-1][1]
+        await at.until(lambda: OF_PF0 in at.scans)
+        return at.scans[-1]
 
     assert following(work, ipoib) == frozenset({ipoib.id})
 
@@ -597,13 +599,13 @@ def test_any_change_of_ipoib_is_a_reason_to_scan_since_only_a_scan_reads_the_por
 @needs_root
 def test_a_pf_that_was_renamed_before_its_first_report_causes_a_scan() -> None:
     async def work(at: Follower) -> frozenset[str] | None:
-        await at.until(lambda: "netlink" in at.sources)
+        await at.until(lambda: None in at.scans)
         netdev = Netdev("old0", ifindex=socket.if_nametoindex("pf0"), admin_up=True, carrier=True)
         at.bus.publish(
             SnapshotTaken(host(pf("0000:3b:00.0", "old0", netdevs=(netdev,))), settled=True)
         )
         ip("link set peer0 down")
-        await at.until(lambda: "link" in at.sources)
-        return at.touched[-1][1]
+        await at.until(lambda: OF_PF0 in at.scans)
+        return at.scans[-1]
 
     assert following(work, opened=False, root=Path("/")) == frozenset({"0000:3b:00.0"})

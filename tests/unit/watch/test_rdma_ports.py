@@ -59,7 +59,7 @@ async def test_a_port_that_changes_its_state_causes_a_scan_of_its_function(
     async with watching(host, scan(host.roots)) as (_, diagnose):
         host.set_rdma_port(PF, "mlx5_0", "1: DOWN")
         await until_there_is_one(diagnose)
-    assert diagnose[0] == HostChanged("rdma port", frozenset({PF}))
+    assert diagnose[0] == HostChanged(frozenset({PF}))
 
 
 async def test_a_port_in_the_scanned_state_causes_no_scan(host: HostBuilder) -> None:

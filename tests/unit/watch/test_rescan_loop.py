@@ -30,7 +30,7 @@ from tests.support.scripted import ScriptedHost, Told, hint_every, now
 
 PF0 = pf("0000:3b:00.0", "pf0", num_vfs=4)
 VFS = tuple(vf(f"0000:3b:02.{i}", PF0, i) for i in range(4))
-HINT = HostChanged("uevent")
+HINT = HostChanged()
 
 
 def quiet_after(moment_s: float) -> float:
