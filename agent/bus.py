@@ -95,7 +95,3 @@ class Bus:
             receivers.pop(place, None)
 
         return leave
-
-    def subscriber_count(self, event_type: type) -> int:
-        """How many receive events of ``event_type``."""
-        return len(self._receivers.get(event_type, ()))

@@ -1,6 +1,10 @@
 """The log stream: one event per line, as text for people or as JSON.
 
 Each event is a class in :mod:`agent.events`. The line has the event's name, level and fields.
+
+A process has one log stream, a logger of the standard library. Its receivers and the counts of
+repeated events belong to it, so they are module state, as the logger is: whatever can fail logs
+without getting the log as an argument.
 """
 
 from __future__ import annotations
@@ -77,11 +81,6 @@ def emit_once(event: RepeatedEvent, key: str) -> None:
 def forget(event: type[RepeatedEvent], key: str) -> None:
     """Restart the count of an event: its cause is gone, and the next occurrence is written."""
     _counts.pop((event, key), None)
-
-
-def forget_all() -> None:
-    """Restart all counts."""
-    _counts.clear()
 
 
 def parse_level(text: str) -> int:

@@ -58,11 +58,6 @@ class Loaded:
         return tuple(p for p in self.problems if p.severity is Severity.ERROR)
 
     @property
-    def is_broken(self) -> bool:
-        """Whether the file as a whole cannot be used."""
-        return self.config is None
-
-    @property
     def usable(self) -> bool:
         """Whether the file has pools to serve, or has none on purpose.
 

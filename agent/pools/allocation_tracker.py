@@ -132,10 +132,6 @@ class AllocationTracker:
             self, resting={**self.resting, **dict.fromkeys(device_ids, now + REST_S)}
         )
 
-    def confirmed(self, pods: Mapping[str, PodOwner], asked_at: float) -> AllocationTracker:
-        """Applies a complete answer of pod-resources that was requested at ``asked_at``."""
-        return self.heard(KubeletReport(pods, is_complete=True), asked_at)
-
     def heard(self, report: KubeletReport, asked_at: float) -> AllocationTracker:
         """Applies a report of kubelet that was requested at ``asked_at`` (loop time, s)."""
         listed = report.pods or {}

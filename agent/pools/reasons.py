@@ -60,11 +60,6 @@ class PoolVerdict:
     objects: tuple[ObjectVerdict, ...] = ()
 
 
-def reasons(pools: Pools) -> tuple[Reason, ...]:
-    """One reason for each device of the snapshot, in its order."""
-    return tuple(reason(d, pools) for d in pools.snapshot.devices)
-
-
 def reason(device: Device, pools: Pools) -> Reason:
     """Why this device is in its pool or in none; if in none, by the nearest pool."""
     resource = pools.resource_of.get(device.id)

@@ -26,7 +26,7 @@ from agent.model.snapshot import Snapshot
 from agent.plugin.encoding import encode_list
 from agent.pools.assign import assign
 from agent.pools.pool import Pool, Pools
-from agent.pools.reasons import pool_verdict, reasons
+from agent.pools.reasons import pool_verdict, reason
 from agent.roots import Roots
 from agent.rpc.agent.v1 import Explanation, StatusReply
 from agent.status.explain import explain
@@ -137,7 +137,8 @@ def test_pools_of_any_host_are_consistent_with_their_explanation(
     made = as_config(document_, seed)
     pools = assign(scanned(plan), made)
     check_pools(pools)
-    for device, told in zip(pools.snapshot.devices, reasons(pools), strict=True):
+    for device in pools.snapshot.devices:
+        told = reason(device, pools)
         assert told.resource == pools.resource_of.get(device.id)
         assert (told.refusal is None) == (told.resource is not None)
         for candidate in made.pools:

@@ -26,7 +26,6 @@ from h2.exceptions import ProtocolError
 from hpack import Encoder
 from hypothesis import given
 
-from agent import logs
 from agent.admin.client import ask_status
 from agent.admin.server import SOCKET, serve_admin
 from agent.admin.service import AdminService
@@ -41,6 +40,7 @@ from tests.support.devices import host
 from tests.support.fleet import Node, offer, running_fleet
 from tests.support.hearing import hearing
 from tests.support.kubelet import PATIENCE_S, Kubelet
+from tests.support.log_lines import forget_all
 from tests.support.moment import moment
 from tests.support.protocol import message, stub
 
@@ -382,7 +382,7 @@ async def test_a_peer_that_sends_invalid_bytes_is_disconnected_and_logged() -> N
     headers = {":method": "POST", ":scheme": "http", ":path": "/x", ":authority": "x", "te": "\xff"}
     block = Encoder().encode([(k.encode(), v.encode("latin-1")) for k, v in headers.items()])
     head = struct.pack(">I", len(block))[1:] + b"\x01\x05" + struct.pack(">I", 1)
-    logs.forget_all()  # it may have been said before
+    forget_all()  # it may have been said before
     async with attacked() as target, asyncio.timeout(PATIENCE_S):
         wire = Wire(await dial(target.sockets[0]))
         with hearing() as heard:

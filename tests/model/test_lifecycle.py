@@ -9,11 +9,11 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from agent import logs
 from tests.fuzz.profile import fuzz
 from tests.model import acts, truth
 from tests.model.kubelet import DEEDS, STAGES, Deed, Stage
 from tests.model.node import Node, Pause
+from tests.support.log_lines import forget_all
 
 SOON_S = 5.0
 """Within this a kubelet that has just started has every pool, whatever went before."""
@@ -60,7 +60,7 @@ class Lifecycle(RuleBasedStateMachine):
         config: bytes,
         is_registered: bool,
     ) -> None:
-        logs.forget_all()
+        forget_all()
         self.node = Node(is_config_map=is_config_map, config=config)
         self.node.mood.sweeps = sweeps
         if has_registry:

@@ -42,16 +42,21 @@ class LogLines:
         ]
 
 
+def forget_all() -> None:
+    """Restart the counts of events that repeat, as in a fresh process."""
+    logs._counts.clear()
+
+
 @contextmanager
 def captured() -> Iterator[LogLines]:
     """Everything that is logged inside, debug level too; counting of repeats starts anew."""
     logger = logging.getLogger("sriov-agent")
     before = logger.handlers[:], logger.level, logger.propagate
     lines = LogLines()
-    logs.forget_all()
+    forget_all()
     logs.configure(logging.DEBUG, "json", lines.stream)
     try:
         yield lines
     finally:
         logger.handlers[:], logger.level, logger.propagate = before
-        logs.forget_all()
+        forget_all()

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from agent import logs
 from agent.roots import Roots
-from tests.support.log_lines import LogLines, captured
+from tests.support.log_lines import LogLines, captured, forget_all
 
 settings.register_profile("agent", deadline=None)  # machines differ; time is not what is tested
 settings.load_profile("agent")
@@ -36,4 +35,4 @@ def roots() -> Iterator[Roots]:
 
 @pytest.fixture(autouse=True)
 def _fresh_log_counts() -> None:
-    logs.forget_all()
+    forget_all()

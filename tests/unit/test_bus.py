@@ -86,8 +86,8 @@ async def test_following_a_subscription_continues_until_it_is_left() -> None:
             if ping.number == 3:
                 break
             bus.publish(Ping(ping.number + 1))
+    bus.publish(Ping(4))
     assert heard == [1, 2, 3]
-    assert bus.subscriber_count(Ping) == 0
 
 
 async def test_a_wait_that_is_cancelled_loses_no_event() -> None:
@@ -146,7 +146,6 @@ async def test_leaving_twice_ends_only_the_own_subscription() -> None:
     leave()
     bus.publish(Ping(1))
     assert heard == [Ping(1)]
-    assert bus.subscriber_count(Ping) == 1
 
 
 async def test_publishing_starts_no_task() -> None:

@@ -178,7 +178,7 @@ def test_with_strict_a_warning_outside_all_pools_refuses_the_file() -> None:
         '{"comment": "x", "resourceList": [{"resourceName": "r", "selectors": {"vendors": ["1"]}}]}'
     )
     assert load(text).config is not None
-    assert load(text, strict=True).is_broken
+    assert load(text, strict=True).config is None
 
 
 def test_valid_pools_are_served_beside_invalid_ones() -> None:
@@ -194,13 +194,14 @@ def test_valid_pools_are_served_beside_invalid_ones() -> None:
     assert loaded.config is not None
     assert [p.name for p in loaded.config.pools] == ["good"]
     assert loaded.refused == (RefusedPool(0, "intel.com/bad"),)
-    assert (loaded.usable, loaded.is_broken, loaded.exit_code) == (True, False, 2)
+    assert (loaded.usable, loaded.exit_code) == (True, 2)
     assert [(p.pool, p.resource) for p in loaded.errors] == [(0, "intel.com/bad")]
 
 
 def test_a_file_without_a_valid_pool_is_not_usable() -> None:
     loaded = one(selectors=None)
-    assert (loaded.usable, loaded.is_broken) == (False, False)
+    assert loaded.config is not None
+    assert not loaded.usable
 
 
 def test_a_configuration_without_pools_means_an_idle_agent() -> None:
@@ -239,7 +240,7 @@ def test_an_invalid_file_is_refused_as_a_whole_with_one_sentence(data: bytes, me
     (problem,) = loaded.problems
     assert problem.message.startswith(message)
     assert (problem.severity, problem.pool) == (Severity.ERROR, None)
-    assert (loaded.is_broken, loaded.usable, loaded.exit_code) == (True, False, 2)
+    assert (loaded.config, loaded.usable, loaded.exit_code) == (None, False, 2)
 
 
 def test_the_place_of_a_wrong_byte_is_reported() -> None:

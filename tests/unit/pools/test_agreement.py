@@ -14,7 +14,7 @@ from agent.model.snapshot import Snapshot
 from agent.pools.allocated import AllocatedDevices, PodOwner
 from agent.pools.assign import assign
 from agent.pools.guard import functions_in_use
-from agent.pools.reasons import Refusal, pool_verdict, reasons
+from agent.pools.reasons import Refusal, pool_verdict, reason
 from agent.selectors import first_refusal
 from tests.support.devices import pf, sf, vf
 from tests.support.pools import Json, config, pool
@@ -148,7 +148,8 @@ def test_no_device_is_in_two_pools_and_the_order_of_members_is_stable(
 def test_every_reason_agrees_with_the_assignment(data: st.DataObject) -> None:
     snapshot, made = data.draw(hosts()), config(*data.draw(pool_files()))
     pools = assign(snapshot, made, data.draw(holdings(snapshot)))
-    for device, told in zip(snapshot.devices, reasons(pools), strict=True):
+    for device in snapshot.devices:
+        told = reason(device, pools)
         assert told.resource == pools.resource_of.get(device.id)
         assert (told.refusal is None) == (told.resource is not None)
         assert told.refusal is not Refusal.UNSETTLED

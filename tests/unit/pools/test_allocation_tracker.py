@@ -1,12 +1,19 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import attrs
 import pytest
 
 from agent.kinds import ACCELERATOR, AUX_NET_DEVICE, NET_DEVICE
 from agent.model.device import Netdev, RdmaDevice, Role
 from agent.pools.allocated import AllocatedDevices, PodOwner, unknown_device
-from agent.pools.allocation_tracker import CONFIRM_WITHIN_S, AllocationTracker, Unconfirmed
+from agent.pools.allocation_tracker import (
+    CONFIRM_WITHIN_S,
+    AllocationTracker,
+    KubeletReport,
+    Unconfirmed,
+)
 from agent.pools.assign import assign
 from tests.support.devices import host, pf, sf, vf
 from tests.support.pools import assigned, config, held, members, pool
@@ -25,6 +32,13 @@ VFS = tuple(
 HIDDEN = attrs.evolve(VFS[1], netdevs=(), rdma=())
 POD = PodOwner("intel.com/vf", "pod", "default", "main")
 Objects = tuple[dict[str, object], ...]
+
+
+def confirmed(
+    tracker: AllocationTracker, pods: Mapping[str, PodOwner], asked_at: float
+) -> AllocationTracker:
+    """After a complete answer of pod-resources that was requested at ``asked_at``."""
+    return tracker.heard(KubeletReport(pods, is_complete=True), asked_at)
 
 
 def test_a_held_device_stays_in_its_pool_while_its_facts_are_hidden_in_the_pod() -> None:
@@ -134,11 +148,11 @@ def test_the_choosing_selector_object_is_remembered_while_facts_are_hidden() -> 
     tracker = AllocationTracker().allocated(
         "intel.com/vf", [HIDDEN.id], 1.0, {HIDDEN.id: member.selectors}
     )
-    told = tracker.confirmed({HIDDEN.id: POD}, asked_at=2.0)
+    told = confirmed(tracker, {HIDDEN.id: POD}, asked_at=2.0)
     for held_now in (tracker.held, told.held):
         (now,) = assign(host(PF0, VFS[0], HIDDEN, VFS[2]), config(file), held_now).pools
         assert now.by_id[HIDDEN.id].selector_object == 0
-    assert told.confirmed({}, asked_at=500.0).chosen == {}
+    assert confirmed(told, {}, asked_at=500.0).chosen == {}
 
 
 def test_an_edited_selector_object_is_chosen_anew_for_a_held_device() -> None:
@@ -182,7 +196,7 @@ def test_a_sub_function_that_disappeared_is_still_known_as_one() -> None:
 def test_after_a_restart_a_pool_has_its_full_size_while_pods_hide_netdev_and_rdma() -> None:
     hidden = [attrs.evolve(v, netdevs=(), rdma=()) for v in VFS[:2]]
     pools = config(pool("vf", {"linkTypes": ["ether"], "isRdma": True}))
-    tracker = AllocationTracker().confirmed({v.id: POD for v in hidden}, asked_at=0.0)
+    tracker = confirmed(AllocationTracker(), {v.id: POD for v in hidden}, asked_at=0.0)
     told = assign(host(PF0, *hidden, VFS[2]), pools, tracker.held)
     assert members(told) == {"vf": [v.id for v in VFS]}
 
@@ -195,17 +209,17 @@ def test_a_holder_is_shown_as_a_pod_or_as_one_that_is_being_started() -> None:
 def test_an_allocation_counts_as_held_until_kubelet_reports_otherwise() -> None:
     tracker = AllocationTracker().allocated("intel.com/vf", ["a", "b"], now=100.0)
     assert tracker.held.holders == dict.fromkeys("ab", PodOwner("intel.com/vf"))
-    soon = tracker.confirmed({"a": POD}, asked_at=100.1)
+    soon = confirmed(tracker, {"a": POD}, asked_at=100.1)
     assert soon.held.holders == {"a": POD, "b": PodOwner("intel.com/vf")}
-    late = soon.confirmed({"a": POD}, asked_at=100.0 + CONFIRM_WITHIN_S)
+    late = confirmed(soon, {"a": POD}, asked_at=100.0 + CONFIRM_WITHIN_S)
     assert late.held.holders == {"a": POD}
-    assert late.confirmed({}, asked_at=500.0).held == AllocatedDevices(complete=True)
+    assert confirmed(late, {}, asked_at=500.0).held == AllocatedDevices(complete=True)
 
 
 def test_allocated_devices_are_complete_once_kubelet_has_reported_anything() -> None:
     tracker = AllocationTracker().allocated("intel.com/vf", ["a"], now=1.0).remembering(VFS)
     assert not tracker.held.complete
-    assert tracker.confirmed({}, asked_at=2.0).allocated("intel.com/vf", ["b"], 3.0).held.complete
+    assert confirmed(tracker, {}, asked_at=2.0).allocated("intel.com/vf", ["b"], 3.0).held.complete
 
 
 def test_kubelets_report_replaces_our_own_allocation() -> None:
@@ -218,8 +232,8 @@ def test_facts_are_kept_for_held_devices_only_and_dropped_when_they_are_freed() 
     tracker = AllocationTracker(reported={VFS[1].id: POD}).remembering(VFS)
     assert tracker.held.remembered == {VFS[1].id: VFS[1]}
     assert tracker.remembering(()) == tracker
-    assert tracker.confirmed({}, asked_at=1.0).remembered == {}
-    assert tracker.confirmed({VFS[1].id: POD}, asked_at=1.0).remembered == {VFS[1].id: VFS[1]}
+    assert confirmed(tracker, {}, asked_at=1.0).remembered == {}
+    assert confirmed(tracker, {VFS[1].id: POD}, asked_at=1.0).remembered == {VFS[1].id: VFS[1]}
 
 
 def test_the_newest_facts_of_a_held_device_are_kept() -> None:
@@ -237,5 +251,5 @@ def test_a_selector_object_that_certainly_matches_comes_before_one_that_may_matc
 
 def test_our_own_allocation_counts_for_ten_seconds_even_if_kubelet_does_not_list_it() -> None:
     tracker = AllocationTracker(pending={VFS[0].id: Unconfirmed("intel.com/vf", 100.0)})
-    assert tracker.confirmed({}, asked_at=109.9).held_ids == {VFS[0].id}
-    assert tracker.confirmed({}, asked_at=110.0).held_ids == set()
+    assert confirmed(tracker, {}, asked_at=109.9).held_ids == {VFS[0].id}
+    assert confirmed(tracker, {}, asked_at=110.0).held_ids == set()

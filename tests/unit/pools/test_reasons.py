@@ -7,7 +7,7 @@ from agent.kinds import ACCELERATOR
 from agent.model.device import Netdev
 from agent.model.snapshot import Snapshot
 from agent.pools.pool import Pools
-from agent.pools.reasons import Reason, Refusal, pool_verdict, reason, reasons
+from agent.pools.reasons import Reason, Refusal, pool_verdict, reason
 from tests.support.devices import host, pf, vf
 from tests.support.pools import assigned, held, pool
 
@@ -171,8 +171,3 @@ def test_a_held_device_with_hidden_facts_is_explained_as_selected() -> None:
     shown = attrs.evolve(VF0, netdevs=(Netdev("v0", link_type="ether"),))
     pools = assigned(host(PF0, VF0), pool("vf", {"linkTypes": ["ether"]}), held=held("vf", shown))
     assert why(pools, VF0.id) == (None, "selected by intel.com/vf; held by pod default/pod")
-
-
-def test_every_device_of_the_snapshot_has_exactly_one_reason_in_its_order() -> None:
-    pools = assigned(NODE, pool("vf"))
-    assert [r.device_id for r in reasons(pools)] == [d.id for d in NODE.devices]

@@ -20,7 +20,7 @@ from agent import library_logs, logs
 from agent.events.agent import AgentFailed
 from agent.events.pools import PoolNote
 from tests.support.hostile import TEXTS, turns_the_line
-from tests.support.log_lines import LogLines
+from tests.support.log_lines import LogLines, forget_all
 
 EVENT, FIELD = "pool.note", "note"
 HEAD = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z (WARNING|ERROR  ) ([a-z_.]+)")
@@ -102,7 +102,7 @@ def test_a_library_log_record_is_one_event(name: str, message: str) -> None:
     try:
         library_logs.follow_libraries()
         with stream("json") as written:
-            logs.forget_all()
+            forget_all()
             library = logging.getLogger(f"library.{name}")
             library.error("it said %s", message, exc_info=ValueError(message))
     finally:

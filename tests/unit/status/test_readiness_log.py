@@ -38,7 +38,7 @@ async def following(first: AgentState) -> AsyncIterator[Callable[[AgentState], N
     yield become
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    assert bus.subscriber_count(ScanResumed) == 0
+    assert not bus._receivers[ScanResumed]
 
 
 async def test_readiness_at_the_start_is_logged_at_once_and_only_once(log_lines: LogLines) -> None:
