@@ -11,13 +11,13 @@ import errno
 import socket
 import struct
 from collections.abc import AsyncGenerator, Callable
-from types import TracebackType
 from typing import Any, Self
 
 from agent import blocking, logs
 from agent.events.netlink import NetlinkUnanswered
+from agent.host.netlink import is_drained
 from agent.host.rtnl_link import RTM_DELLINK, RTM_NEWLINK, link_fact
-from agent.host.uevents import Overrun, Uevent, follow_uevents, is_drained, open_uevents
+from agent.host.uevents import Overrun, Uevent, follow_uevents, open_uevents
 from agent.model.link import LinkFact
 from agent.startup import import_lazily
 
@@ -59,12 +59,7 @@ class Netlink:
             self.receive_buffer_bytes = _grow_receive_buffer(listening)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

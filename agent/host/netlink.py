@@ -1,11 +1,12 @@
-"""Netlink dumps on a plain socket: sends requests, splits replies into messages and attributes.
+"""Plain netlink sockets: dumps, sockets that receive events, messages and attributes as bytes.
 
-Only for the few dumps that a scan needs; link events have their own adapter on pyroute2
-(docs/adr/0003-route-dump.md says why there are two).
+Only for the few dumps that a scan needs and for events that the kernel filters; link events have
+their own adapter on pyroute2 (docs/adr/0003-route-dump.md says why there are two).
 """
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import socket
@@ -24,6 +25,8 @@ _HEADER = struct.Struct("=IHHII")  # length, type, flags, sequence, port
 _ATTRIBUTE = struct.Struct("=HH")  # length, type
 _INT_SIZE = 4
 _TYPE_MASK = 0x3FFF  # without the nested and byte-order flags
+_SO_ATTACH_FILTER = 26  # uapi asm-generic/socket.h
+_FILTER_STEP_SIZE = 8  # of struct sock_filter, uapi linux/filter.h
 _RECEIVE_SIZE = 1 << 18
 _TIMEOUT_S = 5.0
 
@@ -114,3 +117,45 @@ def _raise_error(payload: bytes) -> None:
     code = struct.unpack_from("=i", payload)[0] if len(payload) >= _INT_SIZE else 0
     if code < 0:
         raise OSError(-code, os.strerror(-code))
+
+
+def open_events(protocol: int, groups: int, program: bytes = b"") -> socket.socket:
+    """A non-blocking socket that receives the messages of multicast ``groups`` (a mask).
+
+    With ``program``, the kernel filters from the first message on. Raises OSError.
+    """
+    kind = socket.SOCK_RAW | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
+    opened = socket.socket(socket.AF_NETLINK, kind, protocol)
+    try:
+        if program:
+            attach_filter(opened, program)
+        opened.bind((0, groups))
+    except OSError:
+        opened.close()
+        raise
+    return opened
+
+
+def attach_filter(opened: socket.socket, program: bytes) -> None:
+    """Let the kernel drop the messages that a classic BPF ``program`` does not accept.
+
+    Replaces an earlier filter. Raises OSError if the kernel refuses the program.
+    """
+    steps = ctypes.create_string_buffer(program, len(program))
+    header = struct.pack("HP", len(program) // _FILTER_STEP_SIZE, ctypes.addressof(steps))
+    opened.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, header)
+
+
+def is_drained(opened: socket.socket) -> bool:
+    """Whether the queue of a netlink socket is empty.
+
+    The kernel reports lost messages once, then drops messages silently until the queue was empty
+    (netlink_overrun() and netlink_rcv_wake() in net/netlink/af_netlink.c).
+    """
+    try:
+        opened.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        return True
+    except OSError:  # the next overrun: reported here, the reader does not get it
+        return False
+    return False

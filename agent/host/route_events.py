@@ -1,29 +1,25 @@
-"""Tells when the host begins or ends to use an interface: what the guard looks at has changed.
+"""Reports when the host starts or stops using an interface: facts of the guard have changed.
 
-That is default routes, rules that may use another table of routes, addresses, and interfaces that
-become ports of a bond, a bridge or the like. Nodes change thousands of routes and links; a socket
-filter lets the kernel drop what says nothing of these, so that it costs nothing, which is why this
-is a plain socket.
+These are default routes, rules that may use another routing table, addresses, and interfaces that
+become ports of a bond, a bridge or similar. Nodes change thousands of routes and links. This is a
+plain socket with a filter, so that the kernel drops all other messages and they cost nothing.
 
-The kernel says nothing of IPv4 routes that end with the last address of their interface, or with
-the interface set down, so both are listened for as well.
+The kernel does not report IPv4 routes that end with the last address of their interface, or when
+the interface is set down, so the socket receives both as well.
 """
 
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import errno
 import socket
 import struct
 from collections.abc import Collection
-from types import TracebackType
 from typing import Self
 
 from agent.attrs_classes import frozen
-from agent.host import route_filter as kinds
-from agent.host.netlink import attributes
-from agent.host.uevents import is_drained
+from agent.host import route_filter as filters
+from agent.host.netlink import attach_filter, attributes, is_drained, open_events
 
 _RTMGRP_LINK = 0x1  # uapi linux/rtnetlink.h
 _RTMGRP_IPV4_IFADDR = 0x10
@@ -31,7 +27,7 @@ _RTMGRP_IPV4_ROUTE = 0x40
 _RTMGRP_IPV4_RULE = 0x80
 _RTMGRP_IPV6_IFADDR = 0x100
 _RTMGRP_IPV6_ROUTE = 0x400
-_RTNLGRP_IPV6_RULE_MASK = 1 << 18  # of group 19, which has no mask of its own in the header
+_RTNLGRP_IPV6_RULE_MASK = 1 << 18  # of group 19, for which the header has no mask
 _GROUPS = (
     _RTMGRP_LINK
     | _RTMGRP_IPV4_IFADDR
@@ -41,7 +37,6 @@ _GROUPS = (
     | _RTMGRP_IPV6_ROUTE
     | _RTNLGRP_IPV6_RULE_MASK
 )
-_SO_ATTACH_FILTER = 26  # uapi asm-generic/socket.h
 _RECEIVE_BYTES = 1 << 16
 _HEADER = struct.Struct("=4xH10x4xiII")  # type of nlmsghdr; index, flags, change of ifinfomsg
 _ADDRESS_INDEX = struct.Struct("=16x4xI")  # ifa_index of ifaddrmsg
@@ -59,12 +54,12 @@ class AddressChange:
 
 @frozen
 class LinkChange:
-    """An interface was set down, or is a port of another one, or a watched one changed."""
+    """An interface was set down, or is a port of another one, or a watched interface changed."""
 
     ifindex: int
     name: str
     is_down: bool
-    """It was set down just now: its IPv4 routes end, of which the kernel says nothing."""
+    """It was set down just now: its IPv4 routes end, which the kernel does not report."""
     master: int | None
     """Ifindex of the bond, bridge, team or OVS datapath that it is a port of."""
 
@@ -80,53 +75,36 @@ class DefaultRouteEvents:
     """
 
     def __init__(self) -> None:
-        self._socket = socket.socket(
-            socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, socket.NETLINK_ROUTE
-        )
+        """Raises OSError if the kernel allows no socket or no filter."""
+        self._socket = open_events(socket.NETLINK_ROUTE, _GROUPS, filters.program((), ()))
         self._drops = False
-        """Whether the kernel drops messages since it said so."""
+        """Whether the kernel may drop messages without reporting it."""
 
     async def __aenter__(self) -> Self:
-        try:
-            self.watch((), ())
-            self._socket.bind((0, _GROUPS))
-        except OSError:
-            self._socket.close()
-            raise
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._socket.close()
 
     def watch(self, addressed: Collection[int], stacked: Collection[int]) -> None:
-        """Let through more of some interfaces, which are given by ifindex.
+        """Accept more messages of some interfaces, given by ifindex.
 
-        That is every route of the ``addressed`` ones, and every change of the ``stacked`` ones,
-        which may leave what they are part of. A kernel that has no memory for so many names lets
-        through those of every interface. Raises OSError where it takes no filter at all.
+        These are every route of the ``addressed`` ones, and every change of the ``stacked`` ones,
+        which may leave their master. If the kernel has no memory for the list, the messages of all
+        interfaces are accepted. Raises OSError if the kernel refuses any filter.
         """
         try:
-            self._attach(kinds.program(addressed, stacked))
+            attach_filter(self._socket, filters.program(addressed, stacked))
         except OSError:
             if not addressed and not stacked:
                 raise
-            self._attach(kinds.program(None, None))
-
-    def _attach(self, steps: bytes) -> None:
-        program = ctypes.create_string_buffer(steps, len(steps))
-        header = struct.pack("HP", len(steps) // kinds.STEP_SIZE, ctypes.addressof(program))
-        self._socket.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, header)
+            attach_filter(self._socket, filters.program(None, None))
 
     async def changed(self) -> Change:
-        """Wait for a change; lost messages count as one. Raises OSError if the socket died.
+        """Wait for a change; lost messages count as one. Raises OSError if the socket fails.
 
-        They count once more when what was kept of them was read, since it goes on losing them in
-        silence until then.
+        They count once more after the queue was read, because until then the kernel drops messages
+        without reporting it.
         """
         if self._drops and is_drained(self._socket):
             self._drops = False
@@ -143,15 +121,15 @@ class DefaultRouteEvents:
 
 def _change(message: bytes) -> Change:
     kind, ifindex, flags, changed = _HEADER.unpack_from(message)
-    if kind in {kinds.RTM_NEWADDR, kinds.RTM_DELADDR}:
+    if kind in {filters.RTM_NEWADDR, filters.RTM_DELADDR}:
         return AddressChange(_ADDRESS_INDEX.unpack_from(message)[0])
-    if kind != kinds.RTM_NEWLINK:
+    if kind != filters.RTM_NEWLINK:
         return None
     values = dict(attributes(message[_ATTRIBUTES_AT:]))
     master = values.get(_IFLA_MASTER)
     return LinkChange(
         ifindex=ifindex,
         name=values.get(_IFLA_IFNAME, b"").split(b"\0", 1)[0].decode(errors="surrogateescape"),
-        is_down=bool(changed & kinds.IFF_UP and not flags & kinds.IFF_UP),
+        is_down=bool(changed & filters.IFF_UP and not flags & filters.IFF_UP),
         master=None if master is None else _NUMBER.unpack(master)[0],
     )

@@ -24,7 +24,6 @@ WATCHED_AT_MOST = 100
 The kernel limits the size of filters (sysctl net.core.optmem_max)."""
 
 _STEP = struct.Struct("=HBBI")  # struct sock_filter (uapi linux/filter.h)
-STEP_SIZE = _STEP.size
 # A socket filter loads words in network order, netlink has host order: so single bytes are loaded.
 _LOW_OF_16, _LOW_OF_32 = (0, 0) if sys.byteorder == "little" else (1, 3)
 # Offsets behind struct nlmsghdr, 16 bytes; only the type is in it.

@@ -13,6 +13,7 @@ import socket
 from collections.abc import AsyncGenerator
 
 from agent.attrs_classes import frozen
+from agent.host.netlink import open_events
 
 _NETLINK_KOBJECT_UEVENT = 15  # uapi linux/netlink.h
 _KERNEL_GROUP = 1  # the kernel's own events, not udev's
@@ -41,31 +42,9 @@ class Uevent:
         return self.devpath.rpartition("/")[2] if self.subsystem == "net" else None
 
 
-def is_drained(listening: socket.socket) -> bool:
-    """Whether the queue of a netlink socket is empty.
-
-    The kernel reports lost messages once, then drops messages silently until the queue was empty
-    (netlink_overrun() and netlink_rcv_wake() in net/netlink/af_netlink.c).
-    """
-    try:
-        listening.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-    except BlockingIOError:
-        return True
-    except OSError:  # the next overrun: reported here, the reader does not get it
-        return False
-    return False
-
-
 def open_uevents() -> socket.socket:
     """A socket that receives the kernel's uevents of this network namespace. Raises OSError."""
-    kind = socket.SOCK_DGRAM | socket.SOCK_NONBLOCK
-    opened = socket.socket(socket.AF_NETLINK, kind, _NETLINK_KOBJECT_UEVENT)
-    try:
-        opened.bind((0, _KERNEL_GROUP))
-    except OSError:
-        opened.close()
-        raise
-    return opened
+    return open_events(_NETLINK_KOBJECT_UEVENT, _KERNEL_GROUP)
 
 
 async def follow_uevents(opened: socket.socket) -> AsyncGenerator[Uevent | Overrun, None]:

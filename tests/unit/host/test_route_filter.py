@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import ctypes
 import socket
 import struct
 
 import pytest
 
+from agent.host.netlink import attach_filter
 from agent.host.route_filter import (
     RTM_DELADDR,
     RTM_NEWADDR,
     RTM_NEWLINK,
-    STEP_SIZE,
     WATCHED_AT_MOST,
     Interfaces,
     program,
 )
 
-SO_ATTACH_FILTER = 26
 RTM_DELLINK, RTM_NEWROUTE, RTM_DELROUTE, RTM_NEWRULE, RTM_DELRULE = 17, 24, 25, 32, 33
 V4, V6 = socket.AF_INET, socket.AF_INET6
 GLOBAL, HOST_LINK = 0, 253
@@ -45,12 +43,9 @@ def link(kind: int, index: int, flags: int, change: int, *attributes: tuple[int,
 
 def passes(data: bytes, addressed: Interfaces = (7,), stacked: Interfaces = (9,)) -> bool:
     """Whether the kernel delivers a message to a socket with the filter."""
-    steps = program(addressed, stacked)
-    kept = ctypes.create_string_buffer(steps, len(steps))
     sender, receiver = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
     with sender, receiver:
-        filtered = struct.pack("HP", len(steps) // STEP_SIZE, ctypes.addressof(kept))
-        receiver.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, filtered)
+        attach_filter(receiver, program(addressed, stacked))
         receiver.setblocking(False)
         try:
             sender.send(data)
