@@ -65,7 +65,7 @@ def test_the_documented_example_of_a_selector_loads_without_a_message(kind: Kind
 
 
 def test_a_pool_of_all_documented_examples_loads_without_a_message() -> None:
-    pool = "{" + ", ".join(row.example for row in pool_rows()) + "}"
+    pool = "{" + ", ".join(row.example for row in pool_rows() if "." not in row.key) + "}"
     loaded = load_config(
         f'{{"resourceList": [{pool}]}}'.encode(), source="f", default_prefix="intel.com"
     )
