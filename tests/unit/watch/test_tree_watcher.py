@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -58,20 +59,46 @@ async def test_a_change_in_a_folder_that_was_created_later_is_a_hint(roots: Root
             assert (await diagnose.take()).touched is None
 
 
-def test_a_folder_that_is_created_while_its_parent_is_being_watched_is_watched_too(
-    roots: Roots,
+async def test_a_folder_that_is_created_while_its_parent_is_being_watched_is_watched_too(
+    roots: Roots, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     late = roots.sys / "devices/late"
+    add_watch = Inotify.add_watch
 
-    class Beset(Inotify):
-        def add_watch(self, path: os.PathLike[Any] | bytes | str, mask: Mask) -> Watch:
-            if path == str(roots.sys / "devices"):
-                late.mkdir()
-            return super().add_watch(path, mask)
+    def create(inotify: Inotify, path: os.PathLike[Any] | bytes | str, mask: Mask) -> Watch:
+        if path == str(roots.sys / "devices"):
+            late.mkdir()
+        return add_watch(inotify, path, mask)
 
-    with Beset() as inotify:
-        tree._watch(inotify, roots.sys)
-        assert late in [watch.path for watch in inotify.watches]
+    monkeypatch.setattr(Inotify, "add_watch", create)
+    bus = Bus()
+    async with followed(roots, bus):
+        with bus.subscribe(HostChanged) as diagnose:
+            (late / "vendor").write_text("0x8086")
+            await diagnose.take()
+
+
+async def test_a_folder_created_in_a_folder_that_replaced_another_is_watched(roots: Roots) -> None:
+    bus = Bus()
+    async with followed(roots, bus):
+        for name in ("first", "second"):
+            with bus.subscribe(HostChanged) as diagnose:
+                (roots.sys / "devices" / name).mkdir()
+                await diagnose.take()
+            with bus.subscribe(HostChanged) as diagnose:
+                (roots.sys / "devices" / name / "vendor").write_text("0x8086")
+                await diagnose.take()
+            with bus.subscribe(HostChanged) as diagnose:
+                shutil.rmtree(roots.sys / "devices" / name)
+                await diagnose.take()
+
+
+async def test_folders_of_iommu_groups_are_not_watched(roots: Roots, log_lines: LogLines) -> None:
+    for group in range(9):
+        (roots.sys / f"kernel/iommu_groups/{group}/devices").mkdir(parents=True)
+    async with followed(roots, Bus()):
+        (watching,) = log_lines.fields("host.watching")
+    assert watching["folders"] == 4, "sys, sys/devices, dev, proc/net"
 
 
 async def test_folders_that_were_created_while_events_were_lost_are_watched_too(
