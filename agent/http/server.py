@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 
 from agent import logs
 from agent.events.endpoints import HttpFailed, HttpListening, HttpUnavailable
@@ -13,7 +12,7 @@ from agent.http.messages import Answer, Request, Stream, plain
 from agent.http.places import Limits, Places
 from agent.tasks import Retry, keep_running
 
-_TURNED_AWAY_AT_MOST = 64
+TURNED_AWAY_AT_MOST = 64
 """How many clients at a time get the answer 503; others are disconnected without one."""
 
 
@@ -54,7 +53,6 @@ class HttpServer:
             server.close()
             for client in self._clients:
                 client.cancel()
-            await asyncio.gather(*self._clients, return_exceptions=True)
 
     async def _client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -64,15 +62,13 @@ class HttpServer:
             if self._has_room():
                 self._clients[task] = connection
                 await connection.run()
-            elif self._turned_away < _TURNED_AWAY_AT_MOST:
+            elif self._turned_away < TURNED_AWAY_AT_MOST:
                 await self._turn_away(connection)
         except asyncio.CancelledError:
             writer.transport.abort()  # not raised again: asyncio's streams log that as an error
         finally:
             self._clients.pop(task, None)
             writer.close()
-            with suppress(OSError):
-                await writer.wait_closed()
 
     def _has_room(self) -> bool:
         """Whether one more client may connect; if necessary, close the oldest idle connection.

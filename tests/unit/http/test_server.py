@@ -13,9 +13,9 @@ import pytest
 from agent.http.address import Address
 from agent.http.messages import Answer, Request, Stream, plain
 from agent.http.places import PROBES, Limits
-from agent.http.server import HttpServer
+from agent.http.server import TURNED_AWAY_AT_MOST, HttpServer
 from tests.support.hearing import hearing
-from tests.support.http_client import Client, listening
+from tests.support.http_client import Client, Site, listening
 from tests.support.log_lines import LogLines
 
 LONG = b"device " * 10_000
@@ -314,6 +314,56 @@ async def test_a_client_is_turned_away_if_no_other_connection_can_be_closed_for_
         assert await third.rest() == b""
 
 
+@pytest.mark.parametrize("round_", ["first", "second"])
+async def test_so_many_clients_at_a_time_are_turned_away_and_others_get_no_answer(
+    echo: Echo, round_: str
+) -> None:
+    limits = Limits(connections=0, linger_s=3600.0)
+    async with listening(echo.serve, limits) as site:
+        if round_ == "second":
+            await turned_away(site)
+        assert await turned_away(site) == TURNED_AWAY_AT_MOST
+
+
+async def turned_away(site: Site) -> int:
+    """How many of some clients that connect at once get an answer; all have left then."""
+    clients = [await site.connect() for _ in range(TURNED_AWAY_AT_MOST + 9)]
+    answers = [await client.rest() for client in clients]
+    for client in clients:
+        client.writer.close()
+        await client.writer.wait_closed()
+    assert {answer[9:12] for answer in answers} == {b"503", b""}
+    return sum(map(bool, answers))
+
+
+async def test_a_client_that_was_cut_off_while_it_was_answered_makes_room_for_another() -> None:
+    async def answer(request: Request) -> Answer:
+        return Answer(b"x" * 50_000_000 if request.path == "/flood" else b"ok")
+
+    async with listening(answer, Limits(connections=1, write_s=0.05)) as site:
+        client = await site.connect()
+        await client.send("GET /flood HTTP/1.1\nhost: x\n\n")
+        await client.head()
+        async with asyncio.timeout(20):
+            while (await site.get("/")).status == 503:
+                pass
+
+
+async def test_a_connection_whose_client_does_not_close_it_is_closed(echo: Echo) -> None:
+    async with listening(echo.serve, Limits(linger_s=0.05)) as site:
+        client = await site.connect()
+        await client.send("GET / HTTP/1.1\nhost: x\nconnection: close\n\n")
+        await client.reader.read()
+        with pytest.raises(ConnectionError):
+            await send_on(client)
+
+
+async def send_on(client: Client) -> None:
+    async with asyncio.timeout(20):
+        while True:
+            await client.send("more")
+
+
 async def test_a_refusal_arrives_though_the_client_is_still_sending(echo: Echo) -> None:
     """A close with unread bytes resets the connection, and takes the answer with it."""
     async with listening(echo.serve, Limits(requests=0)) as site:
@@ -394,7 +444,8 @@ async def test_ending_the_server_ends_its_streams(echo: Echo) -> None:
         client = await site.connect()
         await client.send("GET /stream HTTP/1.1\nhost: x\n\n")
         await client.reader.readuntil(b"one")
-    assert echo.streams_ended == 1
+    async with asyncio.timeout(20):
+        await echo.ended.wait()
 
 
 async def test_an_address_that_is_in_use_is_logged_once_and_used_as_soon_as_it_is_free(
