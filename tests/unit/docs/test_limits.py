@@ -107,7 +107,7 @@ SIZES = {
     "containers of one Allocate": numbers(decoding.MAX_CONTAINERS, decoding.MAX_FIELDS),
     "HTTP: connections": numbers(
         *(HTTP.connections, HTTP.requests, HTTP.probes, HTTP.streams, HTTP.head_bytes),
-        http_server._TURNED_AWAY_AT_MOST,
+        http_server.TURNED_AWAY_AT_MOST,
     ),
     "a CDI spec that is read": mib(cdi.SPEC_LIMIT, given._LIMIT),
     "a table of procfs": mib(sysfs._TABLE_LIMIT),
