@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
+import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, suppress
 from http import HTTPStatus
@@ -19,6 +19,7 @@ from agent.http.places import Limits, Places
 Serve = Callable[[Request], Awaitable[Answer | Stream]]
 _METHODS = frozenset({b"GET", b"HEAD"})
 _GZIP_FROM_BYTES = 1024
+_GZIP_FORMAT = zlib.MAX_WBITS | 16
 _GZIP = ("content-encoding", "gzip")
 _HEADERS = (
     ("server", "sriov-agent"),
@@ -42,6 +43,9 @@ class ConnectionLostError(Exception):
 class Connection:
     """Answers the requests of one connection in order."""
 
+    is_waiting: bool
+    """True while no request is being answered."""
+
     def __init__(
         self,
         reader: asyncio.StreamReader,
@@ -57,19 +61,17 @@ class Connection:
         self._limits = limits
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=limits.head_bytes)
         self._asked: h11.Request | None = None
-        self.is_waiting = True
-        """True while no request is being answered."""
 
     async def run(self) -> None:
         """Serve until the client closes the connection or exceeds a limit."""
         try:
             try:
-                while await self._one_request():
+                while (asked := await self._head()) and await self._answer(asked):
                     self._http.start_next_cycle()
             except h11.RemoteProtocolError as error:
                 await self._refuse(error)
             await self._linger()
-        except (ConnectionLostError, OSError):
+        except* (ConnectionLostError, OSError):
             self._writer.transport.abort()  # drops unsent data
 
     async def turn_away(self) -> None:
@@ -85,61 +87,54 @@ class Connection:
             self._writer.write_eof()
         with suppress(TimeoutError):
             async with asyncio.timeout(self._limits.linger_s):
-                while await self._reader.read(4096):
+                while await self._read():
                     pass
 
-    async def _one_request(self) -> bool:
-        """Answer one request; return whether another may follow."""
+    async def _head(self) -> h11.Request | None:
+        """Receive the head of the next request; None at the end of the connection or at a limit."""
         self.is_waiting = True
-        self._asked = asked = await self._head()
-        if asked is None:
-            return False
+        event: object = self._http.next_event()
+        try:
+            if event is h11.NEED_DATA:
+                async with asyncio.timeout(self._limits.idle_s):
+                    await self._receive()
+                async with asyncio.timeout(self._limits.head_s):
+                    while (event := self._http.next_event()) is h11.NEED_DATA:
+                        await self._receive()
+        except TimeoutError:
+            return None
+        return event if isinstance(event, h11.Request) else None
+
+    async def _receive(self) -> None:
+        self._http.receive_data(await self._read())
+
+    async def _read(self) -> bytes:
+        return await self._reader.read(4096)
+
+    async def _answer(self, asked: h11.Request) -> bool:
+        """Answer one request; return whether another may follow."""
         self.is_waiting = False
+        self._asked = asked
         has_body = not isinstance(self._http.next_event(), h11.EndOfMessage)
         request = _request(asked)
-        with self._places.for_request(request.path) as is_granted:
+        with self._places.of_request(request.path).reserve() as is_granted:
             if not is_granted:
                 await self._send(_TOO_MANY, close=True)
-                return False
-            answer = await self._serve(request) if asked.method in _METHODS else _NOT_ALLOWED
-            if isinstance(answer, Stream):
-                return await self._grant_stream(answer)
-            await self._send(await _packed(answer, asked), close=has_body)
-        return self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
+            elif asked.method not in _METHODS:
+                await self._send(_NOT_ALLOWED, close=has_body)
+            elif isinstance(answer := await self._serve(request), Stream):
+                await self._stream(answer)
+            else:
+                await self._send(await _packed(answer, asked), close=has_body)
+        return self._http.our_state is h11.DONE
 
-    async def _grant_stream(self, stream: Stream) -> bool:
-        """Send a stream if a slot is free; return whether another request may follow."""
-        with self._places.for_stream() as is_granted:
+    async def _stream(self, stream: Stream) -> None:
+        """Send a stream if a slot is free."""
+        with self._places.streams.reserve() as is_granted:
             if is_granted:
                 await self._send_stream(stream)
             else:
-                await stream.chunks.aclose()
                 await self._send(_TOO_MANY_STREAMS, close=True)
-        return False
-
-    async def _head(self) -> h11.Request | None:
-        """Receive the head of the next request; None at the end of the connection."""
-        event: object = self._http.next_event()
-        if event is h11.NEED_DATA:
-            await self._receive(self._limits.idle_s)
-            event = await self._rest_of_head()
-        return event if isinstance(event, h11.Request) else None
-
-    async def _rest_of_head(self) -> object:
-        try:
-            async with asyncio.timeout(self._limits.head_s):
-                while (event := self._http.next_event()) is h11.NEED_DATA:
-                    await self._receive(None)
-        except TimeoutError:
-            raise ConnectionLostError from None
-        return event
-
-    async def _receive(self, limit_s: float | None) -> None:
-        try:
-            async with asyncio.timeout(limit_s):
-                self._http.receive_data(await self._reader.read(4096))
-        except TimeoutError:
-            raise ConnectionLostError from None
 
     async def _refuse(self, error: h11.RemoteProtocolError) -> None:
         if self._http.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
@@ -163,17 +158,11 @@ class Connection:
         await self._write(self._start(200, headers))
         if self._is_head():
             return
-        async with aclosing(stream.chunks) as chunks:
-            copying = asyncio.create_task(self._copy(chunks))
-            gone = asyncio.create_task(self._reader.read(1))
-            try:
-                await asyncio.wait({copying, gone}, return_when=asyncio.FIRST_COMPLETED)
-                if copying.done():
-                    copying.result()
-            finally:
-                for task in (copying, gone):
-                    task.cancel()
-                await asyncio.gather(copying, gone, return_exceptions=True)
+        async with aclosing(stream.chunks) as chunks, asyncio.TaskGroup() as tasks:
+            copying = tasks.create_task(self._copy(chunks))
+            gone = tasks.create_task(self._read())
+            gone.add_done_callback(lambda _: copying.cancel())
+            copying.add_done_callback(lambda _: gone.cancel())
 
     async def _copy(self, chunks: AsyncIterator[bytes]) -> None:
         async for chunk in chunks:
@@ -221,5 +210,7 @@ async def _packed(answer: Answer, asked: h11.Request) -> Answer:
     accepts = any(k == b"accept-encoding" and b"gzip" in v for k, v in asked.headers)
     if not accepts or len(answer.body) < _GZIP_FROM_BYTES:
         return answer
-    body = await blocking.compute("answers", lambda: gzip.compress(answer.body, 1, mtime=0))
+    body = await blocking.compute(
+        "answers", lambda: zlib.compress(answer.body, zlib.Z_BEST_SPEED, _GZIP_FORMAT)
+    )
     return attrs.evolve(answer, body=body, headers=(*answer.headers, _GZIP))

@@ -38,38 +38,32 @@ class Limits:
     sends would reset the connection, and the answer would be lost (RFC 9112, 9.6)."""
 
 
+class Slots:
+    """Some slots. Nothing is awaited between the check and the reservation."""
+
+    def __init__(self, free: int) -> None:
+        self._free = free
+
+    @contextmanager
+    def reserve(self) -> Iterator[bool]:
+        """Reserve a slot; False = none is free."""
+        is_granted = self._free > 0
+        self._free -= is_granted
+        try:
+            yield is_granted
+        finally:
+            self._free += is_granted
+
+
 class Places:
-    """The slots of one server. Nothing is awaited between the check and the reservation."""
+    """The slots of one server."""
 
     def __init__(self, limits: Limits) -> None:
-        self._limits = limits
-        self._requests = 0
-        self._probes = 0
-        self._streams = 0
+        self._requests = Slots(limits.requests)
+        self._probes = Slots(limits.probes)
+        self.streams = Slots(limits.streams)
+        """A stream needs one in addition to that of its request."""
 
-    @contextmanager
-    def for_request(self, path: str) -> Iterator[bool]:
-        """Reserve a slot for the answer to a request; False = none is free."""
-        if path in PROBES:
-            is_granted = self._probes < self._limits.probes
-            self._probes += is_granted
-        else:
-            is_granted = self._requests < self._limits.requests
-            self._requests += is_granted
-        try:
-            yield is_granted
-        finally:
-            if path in PROBES:
-                self._probes -= is_granted
-            else:
-                self._requests -= is_granted
-
-    @contextmanager
-    def for_stream(self) -> Iterator[bool]:
-        """Reserve a slot for a stream, in addition to that of its request; False = none is free."""
-        is_granted = self._streams < self._limits.streams
-        self._streams += is_granted
-        try:
-            yield is_granted
-        finally:
-            self._streams -= is_granted
+    def of_request(self, path: str) -> Slots:
+        """The slots of which the answer to a request needs one."""
+        return self._probes if path in PROBES else self._requests

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
+import time
 from collections.abc import Awaitable, Callable
+from itertools import count
+from operator import is_not
 from pathlib import Path
 
 from agent import blocking
@@ -24,29 +26,30 @@ _CONTENT_TYPES = {
     ".js": "text/javascript; charset=utf-8",
 }
 
-Exposition = Callable[[AgentState], Awaitable[Answer]]
-"""Writes the metrics for a state."""
-
 
 class Site:
-    """Answers requests from the agent's state; a thread makes long answers, one at a time."""
+    """Answers requests from the agent's state; a thread makes long answers, one at a time.
+
+    ``exposition`` writes the metrics for a state.
+    """
 
     def __init__(
         self,
         state: Callable[[], AgentState],
         history: EventHistory,
-        exposition: Exposition,
+        exposition: Callable[[AgentState], Awaitable[Answer]],
         title: Title,
     ) -> None:
         self._state = state
         self._history = history
         self._exposition = exposition
         self._title = title
-        self._run = secrets.token_hex(4)
+        self._run = f"{time.time_ns():x}"
         self._working = asyncio.Lock()
         self._whole: tuple[object, ...] = (None, None, None)
         self._small: tuple[object, ...] = ()
-        self._edition = 0
+        self._editions = count()
+        self._edition = next(self._editions)
         self._paths: dict[str, Callable[[Request], Awaitable[Answer | Stream]]] = {
             "/healthz": self._healthz,
             "/livez": self._healthz,
@@ -107,9 +110,9 @@ class Site:
             state.hanging,
             state.netlink,
         )
-        if self._small != small or any(a is not b for a, b in zip(whole, self._whole, strict=True)):
+        if self._small != small or any(map(is_not, whole, self._whole)):
             self._whole, self._small = whole, small
-            self._edition += 1
+            self._edition = next(self._editions)
         return self._edition
 
     async def _explain(self, request: Request) -> Answer:

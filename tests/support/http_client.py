@@ -69,8 +69,9 @@ class Client:
 class Site:
     """A listening server; ``connect`` opens connections, closed at the end."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, running: asyncio.Task[None]) -> None:
         self.port = port
+        self.running = running
         self.clients: list[Client] = []
 
     async def connect(self) -> Client:
@@ -91,7 +92,7 @@ async def listening(serve: Serve, limits: Limits | None = None) -> AsyncIterator
         server = HttpServer(Address("127.0.0.1", 0), serve, limits)
         running = asyncio.create_task(server.run())
         address = str((await heard.until("http.listening"))["address"])
-    site = Site(int(address.rpartition(":")[2]))
+    site = Site(int(address.rpartition(":")[2]), running)
     try:
         yield site
     finally:

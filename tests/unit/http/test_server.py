@@ -124,8 +124,10 @@ async def test_broken_and_oversized_requests_are_refused_and_cut_off(
 ) -> None:
     async with listening(echo.serve) as site:
         client = await site.connect()
+        await client.get("/")
         await client.send(sent)
-        assert (await client.reply()).status == status
+        refused = await client.reply()
+        assert (refused.status, refused.headers["connection"]) == (status, "close")
         assert await client.rest() == b""
 
 
@@ -138,6 +140,12 @@ async def test_long_answers_are_compressed_for_clients_that_accept_it(echo: Echo
     assert len(packed.body) < len(LONG) / 20
     assert gzip.decompress(packed.body) == bare.body == LONG
     assert "content-encoding" not in short.headers
+
+
+@pytest.mark.parametrize("header", ["accept-encoding: identity, br", "x: gzip"])
+async def test_answers_are_not_compressed_for_other_clients(header: str, echo: Echo) -> None:
+    async with listening(echo.serve) as site:
+        assert (await site.get("/long", f"{header}\n")).body == LONG
 
 
 async def test_answers_of_1024_bytes_and_more_are_compressed(echo: Echo) -> None:
@@ -367,9 +375,18 @@ async def send_on(client: Client) -> None:
             await client.send("more")
 
 
-async def test_a_refusal_arrives_though_the_client_is_still_sending(echo: Echo) -> None:
+async def test_a_client_that_keeps_its_ended_connection_is_closed_for_another(echo: Echo) -> None:
+    async with listening(echo.serve, Limits(connections=1, linger_s=3600.0)) as site:
+        assert (await site.get("/", "connection: close\n")).status == 200
+        assert (await site.get("/")).status == 200
+
+
+@pytest.mark.parametrize("limits", [Limits(requests=0), Limits(connections=0)])
+async def test_a_refusal_arrives_though_the_client_is_still_sending(
+    limits: Limits, echo: Echo
+) -> None:
     """A close with unread bytes resets the connection, and takes the answer with it."""
-    async with listening(echo.serve, Limits(requests=0)) as site:
+    async with listening(echo.serve, limits) as site:
         client = await site.connect()
         client.writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n" + b"x" * 200_000)
         assert (await client.head()).status == 503
@@ -414,7 +431,7 @@ async def test_a_client_that_sends_its_request_too_slowly_is_disconnected(echo: 
 
 
 async def test_an_idle_client_is_disconnected(echo: Echo) -> None:
-    async with listening(echo.serve, Limits(idle_s=0.05)) as site:
+    async with listening(echo.serve, Limits(idle_s=0.05, head_s=3600.0)) as site:
         client = await site.connect()
         await client.get("/")
         assert await client.rest() == b""
@@ -447,8 +464,9 @@ async def test_ending_the_server_ends_its_streams(echo: Echo) -> None:
         client = await site.connect()
         await client.send("GET /stream HTTP/1.1\nhost: x\n\n")
         await client.reader.readuntil(b"one")
-    async with asyncio.timeout(20):
-        await echo.ended.wait()
+        site.running.cancel()
+        async with asyncio.timeout(20):
+            await echo.ended.wait()
 
 
 async def test_an_address_that_is_in_use_is_logged_once_and_used_as_soon_as_it_is_free(

@@ -92,6 +92,8 @@ async def test_an_explanation_is_given_or_the_nearest_names() -> None:
     assert (await shown.json("/explain", subject=VF0.id))["device"]["summary"] == (
         "selected by intel.com/net"
     )
+    for subject in (VF0.id, "intel.com/net"):
+        assert (await shown.get("/explain", subject=subject)).status == 200
     unknown = await shown.get("/explain", subject="nett")
     assert unknown.status == 404
     assert json.loads(unknown.body)["near"] == ["intel.com/net"]
