@@ -33,20 +33,20 @@ class StreamObserver(Protocol):
 class DeviceList:
     """The current list of a resource with its number, and the stream that follows it."""
 
+    _is_sending: bool
+    """Whether the current stream sends a list."""
+    pushed: int
+    """Number of the newest list that the current stream sent; 0 = none yet."""
+
     def __init__(self, wakeup: Wakeup, observer: StreamObserver) -> None:
         self.wakeup = wakeup
         self._observer = observer
         self._reader: asyncio.Task[None] | None = None
-        self._sending = False
-        self._ended = False
         self.devices: tuple[ListedDevice, ...] = ()
         self.sequence = 0
         self._seen_at: float | None = None
         """Loop time (s) of the first cause of a list that was not sent yet."""
-        self.opened = 0
-        """Streams opened since ``begin``."""
-        self.pushed = 0
-        """Number of the newest list that the current stream sent."""
+        self.begin()
 
     @property
     def live(self) -> bool:
@@ -70,7 +70,7 @@ class DeviceList:
         """Let streams open, as for a new generation's server."""
         self._ended = False
         self.opened = 0
-        self.pushed = 0
+        """Streams opened since then."""
 
     def end(self) -> None:
         """Ask the streams to end; they return after the list that they are sending."""
@@ -86,27 +86,27 @@ class DeviceList:
         if self._ended:
             return
         self._take_over(reader)
-        sent = 0
         try:
             while self._is_current(reader):
-                if sent == self.sequence:
-                    await self.wakeup.until(lambda: self._has_newer(reader, sent))  # noqa: B023
+                if self.pushed == self.sequence:
+                    await self.wakeup.until(lambda: self._has_newer(reader))
                     continue
-                sent, devices = self.sequence, self.devices
-                self._sending = True
+                sequence, devices = self.sequence, self.devices
+                self._is_sending = True
                 yield encode_list(devices)
                 if self._reader is reader:
-                    self._sending = False
-                    self._note_pushed(sent, devices)
+                    self._is_sending = False
+                    self._note_pushed(sequence, devices)
                 del devices  # an equal list may replace it while this waits: do not keep both
         finally:
             self._leave(reader)
 
     def _take_over(self, reader: asyncio.Task[None]) -> None:
         replaced, self._reader = self._reader, reader
-        if replaced is not None and self._sending:
+        if replaced is not None and self._is_sending:
             replaced.cancel()
-        self._sending = False
+        self._is_sending = False
+        self.pushed = 0
         self.opened += 1
         self._observer.stream_opened()
         self.wakeup.wake()
@@ -114,8 +114,8 @@ class DeviceList:
     def _is_current(self, reader: asyncio.Task[None]) -> bool:
         return self._reader is reader and not self._ended
 
-    def _has_newer(self, reader: asyncio.Task[None], sent: int) -> bool:
-        return sent != self.sequence or not self._is_current(reader)
+    def _has_newer(self, reader: asyncio.Task[None]) -> bool:
+        return self.pushed != self.sequence or not self._is_current(reader)
 
     def _note_pushed(self, sequence: int, devices: tuple[ListedDevice, ...]) -> None:
         self.pushed = sequence

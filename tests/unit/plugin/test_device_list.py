@@ -181,7 +181,7 @@ async def test_an_older_stream_that_waits_for_a_list_ends_without_being_cancelle
     await newer.end()
 
 
-async def test_a_new_generation_has_sent_no_list_yet(device_list: DeviceList) -> None:
+async def test_a_new_stream_has_sent_no_list_yet(device_list: DeviceList) -> None:
     stream = Stream(device_list)
     stream.go_on()
     await stream.next()
@@ -189,7 +189,13 @@ async def test_a_new_generation_has_sent_no_list_yet(device_list: DeviceList) ->
     await stream.end()
     assert device_list.pushed == device_list.sequence
     device_list.begin()
+    assert device_list.opened == 0
+    stream = Stream(device_list)
+    await stream.next()
     assert device_list.pushed != device_list.sequence
+    stream.go_on()
+    device_list.end()
+    await stream.end()
 
 
 async def test_an_older_stream_that_hangs_in_a_send_is_cancelled(device_list: DeviceList) -> None:
