@@ -32,103 +32,107 @@ HTTP, PLUGIN = HttpLimits(), PluginLimits()
 
 
 def rows(section: str) -> dict[str, str]:
-    """The first words of each row of a section's table, and its second cell."""
+    """The first and second cell of each row of a section's table that has a limit."""
     text = PAGE.read_text().partition(f"\n## {section}\n")[2].partition("\n## ")[0]
-    cells = (line.split(" | ") for line in text.splitlines() if line.startswith("| "))
-    found = {row[0].removeprefix("| "): row[1].removesuffix(" |") for row in cells}
-    del found["what"]
-    return found
+    cells = (line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| "))
+    return {row[0]: row[1] for row in list(cells)[1:] if row[1] != "none"}
 
 
-def seconds(*values: float) -> str:
-    return "; ".join(f"{value:g} s" for value in values)
+def seconds(value: float) -> str:
+    return f"{value:g} s"
 
 
-def mib(*values: int) -> str:
-    return "; ".join(f"{value / 2**20:g} MiB" for value in values)
-
-
-def numbers(*values: int) -> str:
-    return "; ".join(map(str, values))
+def mib(value: int) -> str:
+    return f"{value / 2**20:g} MiB"
 
 
 WAITING = {
-    "a call on the configuration": seconds(blocking.LIMIT_S),
-    "the folder of the resource locks": seconds(resource_locks.ASK_LIMIT_S),
-    "the removal of a socket": seconds(folders.REMOVE_LIMIT_S),
-    "the facts of a device that Allocate": seconds(FRESH_WITHIN_S),
-    "a directory that is there but": seconds(BLIND_S),
-    "the first answer of pod-resources": seconds(node_agent.FIRST_HOLDERS_WITHIN_S),
-    "any other answer of pod-resources": seconds(
-        podresources.ANSWER_LIMIT_S, holders.FILE_LIMIT_S, holders.FILE_LIMIT_S
-    ),
+    "a call on": seconds(blocking.LIMIT_S),
+    "the lock file": seconds(resource_locks.ASK_LIMIT_S),
+    "removing a socket": seconds(folders.REMOVE_LIMIT_S),
+    "reading the facts": seconds(FRESH_WITHIN_S),
+    "checking the device": seconds(CONFIRM_WITHIN_S),
+    "events of a": seconds(BLIND_S),
+    "the first answer": seconds(node_agent.FIRST_HOLDERS_WITHIN_S),
+    "any other answer": seconds(podresources.ANSWER_LIMIT_S),
+    "reading kubelet's checkpoint,": seconds(holders.FILE_LIMIT_S),
     "Register": seconds(registration.REGISTER_DEADLINE_S),
-    "ListAndWatch after a registration": seconds(
-        PLUGIN.stream_s, PLUGIN.undialled_s, PLUGIN.verdict_s
-    ),
-    "GetInfo where `auto`": seconds(PLUGIN.unwatched_s),
-    "the empty list of a resource": seconds(
-        resource.EMPTY_LIST_LIMIT_S, server.END_LIMIT_S, server.HANG_UP_LIMIT_S
-    ),
-    "a message under way": seconds(grpc.RECEIVE_LIMIT_S),
-    "an answer under way": seconds(server.ANSWER_LIMIT_S, server.STOP_ANSWER_LIMIT_S),
-    "HTTP: a request's head": seconds(HTTP.head_s, HTTP.idle_s, HTTP.write_s, HTTP.linger_s),
-    "a command that asks": seconds(client.ANSWER_LIMIT_S),
-    "the last lines of the log": seconds(log_writer.FLUSH_LIMIT_S),
-    "the end of a server, when": seconds(server.CLOSE_LIMIT_S),
-    "everything at SIGTERM": f"{seconds(daemon.STOP_WITHIN_S)}, or until a second signal",
+    "ListAndWatch after a": seconds(PLUGIN.stream_s),
+    "GetInfo by kubelet's": seconds(PLUGIN.undialled_s),
+    "the same, if": seconds(PLUGIN.unwatched_s),
+    "NotifyRegistrationStatus after GetInfo": seconds(PLUGIN.verdict_s),
+    "sending the empty": seconds(resource.EMPTY_LIST_LIMIT_S),
+    "the end of": seconds(server.END_LIMIT_S),
+    "kubelet to disconnect": seconds(server.HANG_UP_LIMIT_S),
+    "the rest of": seconds(grpc.RECEIVE_LIMIT_S),
+    "an unfinished answer when its": seconds(server.ANSWER_LIMIT_S),
+    "an unfinished answer when the": seconds(server.STOP_ANSWER_LIMIT_S),
+    "the head of": seconds(HTTP.head_s),
+    "the next HTTP": seconds(HTTP.idle_s),
+    "an HTTP client to receive": seconds(HTTP.write_s),
+    "an HTTP client to disconnect": seconds(HTTP.linger_s),
+    "the running agent": seconds(client.ANSWER_LIMIT_S),
+    "writing the last": seconds(log_writer.FLUSH_LIMIT_S),
+    "a server to": seconds(server.CLOSE_LIMIT_S),
+    "everything after SIGTERM,": seconds(daemon.STOP_WITHIN_S),
 }
 INTERVALS = {
-    "a device must look healthy": seconds(HealthPolicy().recovery_hold_s),
-    "a changed configuration": seconds(config_watcher.QUIET_S, config_watcher.RETRY_S),
-    "a scan after a first event": seconds(
-        rescan.WINDOW_S, rescan.QUIET_S, rescan.UNSETTLED_AT_MOST_S
-    ),
-    "a whole scan though": seconds(rescan.WHOLE_S),
-    "P_Keys and device nodes": seconds(silent_facts.EVERY_S, rdma_ports.READ_AGAIN_S),
-    "pod-resources is asked": seconds(
-        podresources.SETTLE_S, podresources.PAUSE_S, podresources.SLOW_S
-    ),
-    "a device counts as free": seconds(
-        allocation_tracker.CONFIRM_WITHIN_S, allocation_tracker.CHECKPOINT_WITHIN_S
-    ),
-    "a device that comes back": seconds(allocation_tracker.SHORT_LIFE_S, allocation_tracker.REST_S),
-    "devices of which no witness": seconds(reconcile.HOLDERS_AWAITED_S),
-    "a CDI spec that could not": seconds(reconcile.RETRY_FILES_S),
-    "a failed attempt to register": (
-        f"{seconds(tasks.QUICK_DELAY_S)}; {', '.join(map(seconds, tasks.SLOW_DELAYS_S))}"
-    ),
-    "a missing readiness": seconds(readiness_log.BRIEF_S, readiness_log.START_S),
+    "a device must": seconds(HealthPolicy().recovery_hold_s),
+    "a changed configuration": seconds(config_watcher.QUIET_S),
+    "a failed read": seconds(config_watcher.RETRY_S),
+    "a scan starts": seconds(rescan.WINDOW_S),
+    "another scan follows": seconds(rescan.QUIET_S),
+    "a host whose": seconds(rescan.UNSETTLED_AT_MOST_S),
+    "the whole host": seconds(rescan.WHOLE_S),
+    "P_Keys and device": seconds(silent_facts.EVERY_S),
+    "states of InfiniBand": seconds(rdma_ports.READ_AGAIN_S),
+    "pod-resources is called after": seconds(podresources.SETTLE_S),
+    "pod-resources is called again": seconds(podresources.PAUSE_S),
+    "pod-resources is called while": seconds(podresources.SLOW_S),
+    "a device counts": seconds(allocation_tracker.CONFIRM_WITHIN_S),
+    "the same for": seconds(allocation_tracker.CHECKPOINT_WITHIN_S),
+    "a pod may": seconds(allocation_tracker.SHORT_LIFE_S),
+    "other devices are": seconds(allocation_tracker.REST_S),
+    "devices whose allocation": seconds(reconcile.HOLDERS_AWAITED_S),
+    "a CDI spec": seconds(reconcile.RETRY_FILES_S),
+    "a failed registration": seconds(tasks.QUICK_DELAY_S),
+    "and then after": ", ".join(map(seconds, tasks.SLOW_DELAYS_S)),
+    "the agent logs": seconds(readiness_log.BRIEF_S),
+    "the same at": seconds(readiness_log.START_S),
 }
 SIZES = {
-    "one gRPC message": mib(grpc.MAX_MESSAGE_BYTES, podresources.MAX_REPLY_BYTES, checkpoint.LIMIT),
-    "pods in an answer": numbers(pod_list.PODS_AT_MOST),
-    "connections of one gRPC server": numbers(grpc_server.MAX_PEERS),
-    "containers of one Allocate": numbers(decoding.MAX_CONTAINERS, decoding.MAX_FIELDS),
-    "HTTP: connections": numbers(
-        *(HTTP.connections, HTTP.requests, HTTP.probes, HTTP.streams, HTTP.head_bytes),
-        http_server.TURNED_AWAY_AT_MOST,
-    ),
-    "a CDI spec that is read": mib(cdi.SPEC_LIMIT, given._LIMIT),
-    "a table of procfs": mib(sysfs._TABLE_LIMIT),
-    "log lines that wait": mib(log_writer.MAX_BYTES),
-    "interfaces that the kernel's": numbers(route_filter.WATCHED_AT_MOST),
-    "devices and values": numbers(reconcile.MANY_DEVICES - 1, reconcile.MANY_VALUES - 1),
+    "one gRPC message": mib(grpc.MAX_MESSAGE_BYTES),
+    "an answer of": mib(podresources.MAX_REPLY_BYTES),
+    "pods in an": str(pod_list.PODS_AT_MOST),
+    "kubelet's checkpoint": mib(checkpoint.LIMIT),
+    "connections of one": str(grpc_server.MAX_PEERS),
+    "containers of one": str(decoding.MAX_CONTAINERS),
+    "fields of one": str(decoding.MAX_FIELDS),
+    "HTTP connections": str(HTTP.connections),
+    "concurrent HTTP requests,": str(HTTP.requests),
+    "concurrent probes": str(HTTP.probes),
+    "streams of events": str(HTTP.streams),
+    "bytes of the": str(HTTP.head_bytes),
+    "HTTP clients that": str(http_server.TURNED_AWAY_AT_MOST),
+    "a CDI spec": mib(cdi.SPEC_LIMIT),
+    "the record of": mib(given._LIMIT),
+    "a table of": mib(sysfs._TABLE_LIMIT),
+    "log lines that": mib(log_writer.MAX_BYTES),
+    "interfaces that the": str(route_filter.WATCHED_AT_MOST),
+    "devices that are": str(reconcile.MANY_DEVICES - 1),
+    "values of selectors": str(reconcile.MANY_VALUES - 1),
 }
-UNNUMBERED = ("the configuration at the start", "a scan of the host", "standard error that")
 
 
 def differences(section: str, expected: dict[str, str]) -> Iterator[str]:
-    """Rows that say something else than the code, and rows without a counterpart."""
+    """Rows with another limit than the code, and rows and limits without a counterpart."""
+    unseen = set(expected)
     for what, limit in rows(section).items():
-        named = [value for begins, value in expected.items() if what.startswith(begins)]
-        if not named and not what.startswith(UNNUMBERED):
-            yield f"{what}: no constant is compared with this row"
-        elif named and named != [limit]:
-            yield f"{what}: {limit} on the page, {named} in the code"
-    for begins in expected:
-        if not any(what.startswith(begins) for what in rows(section)):
-            yield f"{begins}: not on the page"
+        begins = next((begins for begins in expected if what.startswith(begins)), "")
+        unseen.discard(begins)
+        if expected.get(begins) != limit:
+            yield f"{what}: {limit} on the page, {expected.get(begins)} in the code"
+    yield from (f"{begins}: not on the page" for begins in unseen)
 
 
 @pytest.mark.parametrize(
