@@ -1,9 +1,9 @@
-"""Directories followed by inotify, whatever becomes of them: the source of hints about files.
+"""Watches directories by inotify, also if they are missing, removed, created again or moved.
 
-A directory may be missing, removed, made anew, moved or reached through a link: the folders on
-the way to it are watched too, for the next name where that can matter. That also covers what
-inotify says nothing about: the removal of a directory in which a process still has a bound socket.
-Events that a full queue lost (inotify(7), IN_Q_OVERFLOW) become one ``LookAgain``.
+The parent directories are watched too where a change of the next name matters. This also covers a
+case for which inotify sends no event: the removal of a directory in which a process has a bound
+socket. One ``LookAgain`` replaces events that were lost because the queue was full (inotify(7),
+IN_Q_OVERFLOW).
 """
 
 from __future__ import annotations
@@ -37,39 +37,39 @@ _REMEDIES = {
     errno.ENOMEM: "free some memory",
 }
 BLIND_S = 10.0
-"""How often a directory that is there but cannot be watched is looked at."""
+"""How often a directory that exists but cannot be watched is read."""
 _WATCH_DIED = _SELF | Mask.IGNORED | Mask.UNMOUNT
 
 
 @frozen
 class EntryChanged:
-    """Something happened to one name in a followed directory."""
+    """One name in a watched directory changed."""
 
     path: Path
     present: bool
-    """True: made, moved in or written. False: removed or moved away."""
+    """True: created, moved in or written. False: removed or moved away."""
 
 
 @frozen
 class LookAgain:
-    """A followed directory came, went or was replaced, or events were lost: look at everything."""
+    """A watched directory was created, removed or replaced, or events were lost."""
 
 
 class DirectoryWatch:
-    """Yields what happens to the entries of ``directories``, from entering on.
+    """Yields the changes of the entries of ``directories``, from entering on.
 
-    ``files`` adds single files whose own inode is watched too: one that is bind-mounted into a
-    container is rewritten without its directory being told. Raises OSError, also while it is
-    followed, where the host allows no further inotify instance (EMFILE) or watch (ENOSPC).
+    ``files`` adds files whose inode is watched too: for a file that is bind-mounted into a
+    container, writes cause no event in its directory. Raises OSError, also while iterating, if the
+    host allows no further inotify instance (EMFILE) or watch (ENOSPC).
     """
 
     def __init__(
         self, directories: Iterable[Path], files: Iterable[Path] = (), *, purpose: str = "watch"
     ) -> None:
         self._purpose = purpose
-        """Names the thread in which files are looked at."""
+        """Names the thread in which files are read."""
         self._is_blind = False
-        """Whether a directory is there but cannot be watched: no event tells when it can."""
+        """Whether a directory exists but cannot be watched: no event will report a change."""
         self._files = tuple(files)
         self._directories = tuple(dict.fromkeys((*directories, *(f.parent for f in self._files))))
         self._paths: dict[int, list[Path]] = {}
@@ -87,11 +87,11 @@ class DirectoryWatch:
         self._inotify.close()
 
     async def open(self) -> None:
-        """As entering it, but off the loop: for folders whose file system may hang."""
+        """Enter in a thread, for directories whose file system may hang."""
         await self._off_loop(self.__enter__, DirectoryWatch.close)
 
     def close(self) -> None:
-        """End it."""
+        """Stop watching."""
         self._inotify.close()
 
     async def __aiter__(self) -> AsyncIterator[EntryChanged | LookAgain]:
@@ -110,7 +110,7 @@ class DirectoryWatch:
                 yield change
 
     async def _next_event(self) -> Event | None:
-        """The next event; None = it is time to look at a directory that could not be watched."""
+        """The next event; None = a directory that cannot be watched is due to be read."""
         try:
             async with asyncio.timeout(BLIND_S if self._is_blind else None):
                 return await self._inotify.get()
@@ -124,7 +124,7 @@ class DirectoryWatch:
         return await blocking.call(self._purpose, path, work, undo=undo)
 
     def _touches_files(self, event: Event) -> bool:
-        """Whether it takes a look at files to say what an event means."""
+        """Whether files must be read to interpret an event."""
         if event.mask & (Mask.Q_OVERFLOW | _WATCH_DIED):
             return True
         paths = self._paths.get(event.watch.wd, ()) if event.watch else ()
@@ -155,9 +155,9 @@ class DirectoryWatch:
                 yield EntryChanged(path, present=_exists(path))
 
     def _refresh(self) -> bool:
-        """Put watches where they belong now, from the root down so that nothing slips between.
+        """Update all watches, from the root down so that no change is missed.
 
-        Tells whether one of the directories is another than before.
+        Returns whether one of the directories is another one than before.
         """
         before = set(self._paths)
         self._paths = {}
@@ -173,7 +173,7 @@ class DirectoryWatch:
             self._add_if_possible(file, _FILE)
         for watch in self._inotify.watches:
             if watch.wd in before - set(self._paths):
-                with suppress(OSError):  # its directory is gone, and the watch with it
+                with suppress(OSError):  # the directory was removed, and the watch with it
                     self._inotify.rm_watch(watch)
         self._components = frozenset(components)
         changed, self._targets = targets != self._targets, targets
@@ -196,10 +196,10 @@ class DirectoryWatch:
                 raise
 
     def _add(self, path: Path, mask: Mask) -> int | None:
-        """Watch a path; the kernel's number of the watch is the same for the same inode.
+        """Watch a path; returns the watch descriptor, which is the same for the same inode.
 
-        None where there is nothing to watch, which the folders on the way to it will tell. Raises
-        OSError where there is something.
+        None if the path does not exist; the watches of its parents report its creation. Raises
+        OSError if it exists and cannot be watched.
         """
         try:
             wd = self._inotify.add_watch(path, mask).wd
@@ -212,12 +212,12 @@ class DirectoryWatch:
 
 
 def limit_of(error: BaseException) -> str:
-    """What inotify ran out of, with the remedy (inotify(7)); other errors as they are."""
+    """The text of an error; for an exhausted limit of inotify(7), with the remedy."""
     return with_advice(error, _REMEDIES)
 
 
 def log_unwatched(folder: Path) -> Callable[[BaseException, int], None]:
-    """For :func:`agent.tasks.keep_running`: say once that changes in ``folder`` go unnoticed."""
+    """For :func:`agent.tasks.keep_running`: log once that changes in ``folder`` go unnoticed."""
 
     def failed(error: BaseException, _: int) -> None:
         logs.emit_once(WatchUnavailable(folder=str(folder), error=limit_of(error)), str(folder))
@@ -226,36 +226,36 @@ def log_unwatched(folder: Path) -> Callable[[BaseException, int], None]:
 
 
 def _way_to(directory: Path) -> Iterator[tuple[Path, tuple[Path, ...]]]:
-    """Each folder on the way from the root, with the two path components that follow it."""
+    """Each directory from the root to the path, with the two path components that follow it."""
     way = (*reversed(directory.parents), directory)
     for place in range(len(way) - 1):
         yield way[place], way[place + 1 : place + 3]
 
 
 def _may_change(below: tuple[Path, ...]) -> bool:
-    """Whether a folder's names matter, given the components that follow it on the way.
+    """Whether changes of names in a directory matter, given the components that follow it.
 
-    A folder far above tells by its own move that the way has changed. Its names matter only right
-    above the directory, where a link leads on, and where something is missing: a busy folder such
-    as /tmp must not wake anybody.
+    They matter in the parent of the watched directory, where the next component is a link, and
+    where a component is missing. Elsewhere the directory's own move is enough: a busy directory
+    such as /tmp must not cause events.
     """
     if len(below) == 1:
         return True
     try:
         return below[0].is_symlink() or not all(path.exists() for path in below)
-    except OSError:  # what may not be looked at may come to be seen
+    except OSError:  # it may become readable
         return True
 
 
 def _exists(path: Path) -> bool:
     try:
         return path.exists()
-    except OSError:  # it is there, as far as can be seen
+    except OSError:  # it cannot be checked, and may exist
         return True
 
 
 def _with_links_resolved(directory: Path) -> tuple[Path, ...]:
-    """The directory as named and as it is reached, if links make a difference."""
+    """The directory as given, and with all links resolved if that differs."""
     try:
         resolved = directory.resolve()
     except (OSError, RuntimeError):  # the latter for a circle of links, before Python 3.13

@@ -23,7 +23,7 @@ class KubeletWatch:
     """An async context manager; watches from entering on, and ``run`` publishes the events.
 
     The folders may be missing, and may be created and removed. If the host allows no further watch,
-    that is logged once and tried again; then one PluginFoldersChanged stands for what was missed.
+    that is logged once and tried again; then one PluginFoldersChanged replaces all missed events.
     """
 
     def __init__(self, roots: Roots, bus: Bus) -> None:

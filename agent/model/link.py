@@ -1,4 +1,4 @@
-"""What netlink says of interfaces: newer than any scan, so it wins over what sysfs said."""
+"""Facts about interfaces from netlink. They are newer than any scan, and so override sysfs."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ DRIVERS_THAT_STOP_VFS: Mapping[str, str] = {
     "ixgbe": "ixgbe_down() disables all VFTE/VFRE, later ixgbe_set_all_vfs()",
     "ngbe": "ngbe_disable_device() calls wx_disable_vf_rx_tx()",
 }
-"""PF drivers that end the traffic of their VFs when the PF is set down -> where Linux does it.
+"""PF drivers that stop their VFs when the PF is set down -> the place in Linux.
 
-Others are not known to: i40e and ice keep the port's link unless ``link-down-on-close`` is set.
+Other drivers are not known to do so: i40e and ice keep the port's link unless
+``link-down-on-close`` is set.
 """
 
 
@@ -35,7 +36,7 @@ class VfLinkPolicy(StrEnum):
 
 @frozen
 class LinkFact:
-    """Netlink's newest word about an interface."""
+    """The newest facts about an interface from netlink."""
 
     ifindex: int
     name: str
@@ -47,27 +48,27 @@ class LinkFact:
     master: int | None = None
     """Ifindex of the bond, bridge or team that it is part of."""
     gone: bool = False
-    """It left this network namespace: nothing is known of it any more."""
+    """It left this network namespace."""
     vf_policies: Mapping[int, VfLinkPolicy] | None = None
-    """VF index -> policy; None where the message did not tell, as in every event."""
+    """VF index -> policy; None if the message did not contain it, as in every event."""
     altnames: tuple[str, ...] = ()
     """Alternative names, sorted."""
 
 
 @frozen
 class Links:
-    """What netlink said of interfaces since the start, by ifindex."""
+    """The facts from netlink since the start, by ifindex."""
 
     by_ifindex: Mapping[int, LinkFact] = attrs.field(factory=dict)
     by_number: bool = False
-    """Whether scans read this kernel's own numbers: then an interface is known by its number alone.
+    """Whether the ifindex identifies an interface, because scans read the host of this kernel.
 
-    Names change hands: udev renames two PFs, and until the next scan each has the other's name. A
-    laid-out tree that stands in for another machine has numbers of its own, so names count there.
+    Names may be swapped: after udev renamed two PFs, each has the other's name until the next scan.
+    A laid-out tree of another host has ifindexes of its own, so there the name identifies.
     """
 
     def newest(self, netdev: Netdev | None) -> Netdev | None:
-        """A scanned netdev brought up to date; None where it left this namespace."""
+        """A scanned netdev with its newest state; None if it left this namespace."""
         fact = self.fact(netdev)
         if netdev is None or fact is None:
             return netdev
@@ -82,9 +83,9 @@ class Links:
         )
 
     def fact(self, netdev: Netdev | None) -> LinkFact | None:
-        """Netlink's word on a netdev: by ifindex, by name where there is none of that number.
+        """The facts about a netdev, found by its ifindex, or by its name if there are none.
 
-        Where numbers are the kernel's own, a name counts only if the scan read no number.
+        If the ifindex identifies interfaces, the name counts only if the scan read no ifindex.
         """
         if netdev is None:
             return None
@@ -98,7 +99,7 @@ class Links:
         return here or numbered or (named[-1] if named else None)
 
     def with_fact(self, fact: LinkFact) -> Links:
-        """The same with one interface's newest word; its VF policies stay if none are told."""
+        """The same with newer facts about one interface; without VF policies, those stay."""
         before = self.by_ifindex.get(fact.ifindex)
         if before and fact.vf_policies is None:
             fact = attrs.evolve(fact, vf_policies=before.vf_policies)
@@ -106,11 +107,11 @@ class Links:
 
 
 def link_netdevs(devices: Iterable[Device], snapshot: Snapshot) -> Iterator[Netdev]:
-    """The netdevs on which the links of these devices hang; some may come more than once.
+    """The netdevs that decide on the links of these devices; some may be repeated.
 
-    Those of a device's PF, with the bond of a VF LAG; its own where it is a PF or has no PF here.
-    A VF's own netdev counts too where its PF's driver stops VFs, since its carrier proves that the
-    link is there nevertheless.
+    These are the netdevs of a device's PF, with the bond of a VF LAG, or its own if it is a PF or
+    has no PF on this host. A VF's own netdev counts too if the PF's driver stops VFs: if it has
+    carrier, the link is up nevertheless.
     """
     seen: set[str] = set()
     for device in devices:

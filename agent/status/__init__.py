@@ -1,1 +1,1 @@
-"""What the agent says of itself: its state as one value, and the messages made from it."""
+"""The agent's state as one value, and the messages made from it."""

@@ -1,4 +1,4 @@
-"""Why a device is where it is, and why a pool has what it has: the answer of ``explain``."""
+"""The answer of ``explain``: why a device is in a pool or in none, or a pool has its devices."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from agent.status.state import AgentState
 
 _NEAR = 5
 _LONGEST_NAME = 128
-"""Nothing here has a longer name; comparing takes time with the product of the lengths."""
+"""No subject has a longer name; the time of a comparison grows with the product of the lengths."""
 
 
 def explain(subject: str, state: AgentState) -> v1.Explanation:
@@ -32,7 +32,7 @@ def explain(subject: str, state: AgentState) -> v1.Explanation:
 
 
 def _refused(subject: str, state: AgentState) -> str:
-    """What is known of a pool that stands in the file and is not in force."""
+    """A note about a pool of the file that was refused; empty for other subjects."""
     for resource in state.config.refused:
         if subject in {resource, resource.rpartition("/")[2]}:
             return (
@@ -44,7 +44,7 @@ def _refused(subject: str, state: AgentState) -> str:
 
 
 def _passed_over(subject: str, state: AgentState) -> str:
-    """What is known of a function of a class that no pool asks for."""
+    """A note about a function whose class no pool selects; empty for other subjects."""
     address = _address(subject)
     pci_class = dict(state.pools.snapshot.passed_over).get(address)
     if pci_class is None:
@@ -71,7 +71,7 @@ def _address(subject: str) -> str:
 
 
 def _pool_named(subject: str, state: AgentState) -> Pool | None:
-    """By the full name, or by the name alone where only one pool has it."""
+    """Find a pool by its full name, or by its name without the prefix if only one pool has it."""
     if pool := state.pools.by_resource.get(subject):
         return pool
     named = [p for p in state.pools.pools if p.config.name == subject]
@@ -79,7 +79,7 @@ def _pool_named(subject: str, state: AgentState) -> Pool | None:
 
 
 def _near(subject: str, state: AgentState) -> list[str]:
-    """Names that were meant perhaps; all pools where nothing comes near."""
+    """Similar names; the first pools if no name is similar."""
     snapshot = state.pools.snapshot
     resources = [p.resource for p in state.pools.pools]
     meant = {name: [name] for name in (*snapshot.by_id, *snapshot.netdev_owner, *resources)}
@@ -177,8 +177,8 @@ def _netdev(netdev: Netdev) -> str:
         {True: "carrier", False: "no carrier", None: None}[netdev.carrier],
         f"part of {netdev.master}" if netdev.master else None,
     ]
-    told = ", ".join(s for s in states if s)
-    return f"{netdev.name} ({told})" if told else netdev.name
+    text = ", ".join(s for s in states if s)
+    return f"{netdev.name} ({text})" if text else netdev.name
 
 
 def _verdict(verdict: PoolVerdict) -> v1.PoolVerdict:

@@ -1,7 +1,7 @@
-"""Messages as JSON documents, by protobuf's own mapping: camelCase names, absent where empty.
+"""Converts messages to JSON by protobuf's mapping: names in camelCase, without empty values.
 
-Flags and numbers are always written, so that a reader of ``"ready": false`` needs no schema.
-(The library's mapping takes over a second for 4096 devices; this one some 40 ms.)
+Booleans and numbers are always written, so that readers see ``"ready": false`` without a schema.
+For 4096 devices, the mapping of betterproto2 takes over a second, this one 40 ms.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Json = dict[str, Any]
 
 
 def document(message: Message) -> Json:
-    """A message as a JSON object; empty texts and lists, and what is not known, are left out."""
+    """A message as a JSON object, without empty strings, empty lists and unset fields."""
     found: Json = {}
     for name, key in _fields(type(message)):
         value = getattr(message, name)
@@ -39,10 +39,10 @@ def text(message: Message) -> str:
 
 
 def compact(message: Message, **lists: Iterable[Message]) -> bytes:
-    """A message as the shortest JSON text, made piece by piece.
+    """A message as the shortest JSON text.
 
-    Only one element of a list of messages is an object in memory at a time. ``lists`` are the
-    elements of lists that ``message`` itself does not hold, by the name of their field.
+    Of a list of messages, only one at a time is in memory as an object. ``lists`` gives the
+    elements of lists that are not in ``message`` itself, by the name of their field.
     """
     return b"".join(_pieces(message, lists))
 

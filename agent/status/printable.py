@@ -1,4 +1,4 @@
-"""What is told of a host as people can read it, whatever bytes its names are made of."""
+"""Makes messages printable whose names contain bytes that are no Unicode."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def encoded(message: Message) -> bytes:
 
 
 def legible(value: ValueT) -> ValueT:
-    """The same message with the bytes escaped that stand for no character."""
+    """The same message; bytes that are no character are escaped."""
     outcome: Any = value
     if isinstance(value, str):
         outcome = value.encode(errors="backslashreplace").decode()

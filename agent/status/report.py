@@ -1,4 +1,4 @@
-"""A moment of the agent as the message that ``status``, ``/status`` and the page show."""
+"""Makes the message that ``status``, ``/status`` and the page show."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from agent.status.readiness import readiness
 from agent.status.state import AgentState
 
 Title = Callable[[str, str], str]
-"""(vendor id, device id) -> what people call it, or nothing."""
+"""(vendor id, device id) -> name of the product, or an empty string."""
 
 
 def _untitled(_vendor: str, _device: str) -> str:
@@ -27,7 +27,7 @@ def _untitled(_vendor: str, _device: str) -> str:
 
 
 def status(state: AgentState, *, devices: bool = False, title: Title = _untitled) -> v1.StatusReply:
-    """The whole message; with ``devices``, each device too. Pure, for any thread."""
+    """Make the whole message; with ``devices``, of each device too. May run in any thread."""
     ready = readiness(state)
     snapshot = state.pools.snapshot
     return v1.StatusReply(
@@ -55,28 +55,28 @@ def status(state: AgentState, *, devices: bool = False, title: Title = _untitled
 
 
 def _config(state: AgentState) -> v1.ConfigStatus:
-    standing = state.config
+    config = state.config
     return v1.ConfigStatus(
-        path=standing.path,
-        in_force=standing.in_force,
-        rejected=standing.rejected,
+        path=config.path,
+        in_force=config.in_force,
+        rejected=config.rejected,
         pools=len(state.pools.config.pools),
-        refused=list(standing.refused),
-        reloads=standing.reloads,
-        failures=standing.failures,
+        refused=list(config.refused),
+        reloads=config.reloads,
+        failures=config.failures,
     )
 
 
 def overlap_message(overlap: Overlap) -> v1.Overlap:
-    """Who has what another pool wanted."""
+    """How many devices of one pool another pool selects too."""
     return v1.Overlap(overlap.winner, overlap.loser, len(overlap.device_ids))
 
 
 def pool_message(pool: Pool, state: AgentState) -> v1.Pool:
-    """One pool with its funnel, its health and how it stands with kubelet."""
+    """One pool with its funnel, its health and its registration."""
     pool_health = state.pools_health.get(pool.resource)
-    told = pool_health.state.reported if pool_health else {}
-    causes = Counter(str(h.cause) for h in told.values() if not h.healthy)
+    reported = pool_health.state.reported if pool_health else {}
+    causes = Counter(str(h.cause) for h in reported.values() if not h.healthy)
     held = state.pools.held.of(pool.resource)
     server = state.server_of.get(pool.resource)
     advice = advise(pool, state.pools)
@@ -84,7 +84,7 @@ def pool_message(pool: Pool, state: AgentState) -> v1.Pool:
         resource=pool.resource,
         device_type=str(pool.config.kind),
         devices=len(pool.members),
-        healthy=sum(h.healthy for h in told.values()),
+        healthy=sum(h.healthy for h in reported.values()),
         held=len(held & pool.by_id.keys()),
         causes=[v1.CauseCount(cause, count) for cause, count in sorted(causes.items())],
         funnel=[
@@ -141,7 +141,7 @@ def link_of(pf: Device, state: AgentState) -> str:
 
 
 def device_messages(state: AgentState) -> Iterator[v1.Device]:
-    """Each device of the host, then those that are gone and still in pools."""
+    """Each device of the host, then the allocated ones that are no longer on the host."""
     gone = (m for p in state.pools.pools for m in p.members if not m.present)
     yield from (device_message(d, state) for d in state.pools.snapshot.devices)
     yield from (device_message(m.device, state) for m in gone if _is_absent(m, state))
@@ -152,7 +152,7 @@ def _is_absent(member: Member, state: AgentState) -> bool:
 
 
 def device_message(device: Device, state: AgentState) -> v1.Device:
-    """One device: where it is, how it is, who holds it."""
+    """One device with its pool, its health and its pod."""
     health = state.health_of(device.id)
     holder = state.pools.held.holders.get(device.id)
     pool = state.pools.resource_of.get(device.id, "")
@@ -173,7 +173,7 @@ def device_message(device: Device, state: AgentState) -> v1.Device:
 
 
 def given_last(device: Device, state: AgentState) -> str:
-    """Why pods get a device only where there is nothing else; empty = they get it as any other."""
+    """Why other devices are preferred to this one; empty = they are not."""
     if why := suspicion(device, state.pools):
         return why
     left_s = state.resting.get(device.id)
@@ -186,7 +186,7 @@ def given_last(device: Device, state: AgentState) -> str:
 
 
 def holder_message(holder: PodOwner) -> v1.Holder:
-    """Who holds a device, as far as is known."""
+    """The pod that a device is allocated to, as far as it is known."""
     return v1.Holder(
         holder.resource,
         holder.pod or "",
@@ -197,7 +197,7 @@ def holder_message(holder: PodOwner) -> v1.Holder:
 
 
 def _plain_refusal(device: Device, state: AgentState) -> str:
-    """The refusals that need no pool to be asked."""
+    """Why no pool can have the device; empty = a pool may."""
     if device.has_vfs:
         return str(Refusal.HAS_VFS)
     if device.id in state.pools.without_driver:

@@ -1,4 +1,4 @@
-"""Everything the agent knows at one moment, as one value: what status, probes and metrics read."""
+"""The agent's state at one moment, as one value that status, probes and metrics read."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from agent.pools.pool import Pools
 
 @frozen
 class ScanStatus:
-    """How the scans of the host go."""
+    """The scans of the host."""
 
     number: int = 0
     took_s: float = 0.0
     """How long the last one took."""
     stalled_s: float = 0.0
-    """How long the one under way has been hanging; 0 = none hangs."""
+    """How long the current one has been hanging; 0 = none hangs."""
     failing: str = ""
-    """Why the host cannot be read; empty = it can."""
+    """Why the host cannot be read; empty = it can be read."""
 
 
 @frozen(slots=False)
 class AgentState:
-    """One moment of the agent; parts that are not there yet have their empty values.
+    """The agent's state at one moment; parts that do not exist yet are empty.
 
-    Not slotted so that look-up tables are made once, on first use.
+    Without slots, for the tables that are made at their first use.
     """
 
     version: str = ""
@@ -44,31 +44,31 @@ class AgentState:
     now: float = 0.0
     """Seconds since 1970, at ``loop_s``."""
     loop_s: float = 0.0
-    """The same moment in loop time, in which servers tell since when they stand as they do."""
+    """The same moment in loop time, which the states of servers use."""
     config: ConfigStatus = ConfigStatus("")
     waiting_for: Mapping[str, str] = attrs.field(factory=dict)
-    """Resource -> the other process on this node that serves it, while this one waits for it."""
+    """Resource -> the other process on this node that serves it; this one waits for its end."""
     serving: bool = False
-    """Whether the first lists have been made."""
+    """Whether the first lists exist."""
     stopping: bool = False
-    """Whether it was asked to stop: streams and sockets are on their way out."""
+    """Whether it is stopping: streams and sockets are being closed."""
     pools: Pools = Pools()
     pools_health: Mapping[str, PoolHealth] = attrs.field(factory=dict)
     servers: tuple[PoolServerState, ...] = ()
     resting: Mapping[str, float] = attrs.field(factory=dict)
-    """Device id -> for how long (s) others are still preferred to it, since it came back soon."""
+    """Device id -> for how long (s) other devices are still preferred to it."""
     scan: ScanStatus = ScanStatus()
     links: Links = Links()
     netlink: str = "off"
     """``open``, ``closed`` or ``off``."""
     overruns: int = 0
-    """How often the kernel dropped link events since the start."""
+    """How many times the kernel has dropped link events since the start."""
     hanging: tuple[str, ...] = ()
-    """Paths at which a call of the system hangs."""
+    """Paths at which a system call hangs."""
     lines_dropped: int = 0
     """Lines of the log stream that were dropped since the start."""
     changed_at: Mapping[str, float] = attrs.field(factory=dict)
-    """Device id -> since when its health has been so, seconds since 1970; absent = not known."""
+    """Device id -> time of its last change of health, in seconds since 1970, if known."""
 
     @cached_property
     def server_of(self) -> Mapping[str, PoolServerState]:
@@ -76,7 +76,7 @@ class AgentState:
         return {server.resource: server for server in self.servers}
 
     def health_of(self, device_id: str) -> Health | None:
-        """The health that kubelet is told of a device; None where it is in no pool."""
+        """The health of a device in kubelet's list; None if it is in no pool."""
         resource = self.pools.resource_of.get(device_id)
         pool_health = self.pools_health.get(resource or "")
         return pool_health.state.reported.get(device_id) if pool_health else None

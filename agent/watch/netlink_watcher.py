@@ -1,4 +1,4 @@
-"""Follows links and kernel uevents on netlink sockets, and turns them into link facts and hints."""
+"""Follows links, uevents and routes on netlink sockets; publishes facts and hints for scans."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ from agent.watch.host_use import numbers, touched_by_link
 from agent.watch.uevents import is_relevant, may_become_relevant, touched_by
 
 ASK_PAUSE_S = 0.25
-"""Least time between two questions about the VFs of the PFs: an answer is long."""
+"""Minimum time between two requests for the VFs of the PFs, whose answers are long."""
 FLUSH_S = 0.05
-"""The kernel tells that an address goes or a link is set down before it ends their routes."""
+"""The kernel reports the end of an address or a link before it removes their routes."""
 
 
 class NetlinkWatcher:
-    """Keeps :attr:`links` true; publishes LinksChanged and hints for a scan.
+    """Keeps :attr:`links` up to date; publishes LinksChanged and hints for a scan.
 
-    A socket that dies is opened anew; what was missed meanwhile is asked for and scanned.
+    If a socket fails, it is opened again; then all links are requested and the host is scanned.
     """
 
     def __init__(self, roots: Roots, bus: Bus, snapshot: Snapshot) -> None:
         self.links = Links(by_number=roots.is_real_host)
         self.overruns = 0
         self.is_open = False
-        """Whether kernel events come in now."""
+        """Whether the sockets are open."""
         self._roots = roots
         self._bus = bus
         self._snapshot = snapshot
@@ -53,16 +53,16 @@ class NetlinkWatcher:
         self._ifindexes: frozenset[int] = frozenset()
         self._names: frozenset[str] = frozenset()
         self._ipoib: frozenset[int | str | None] = frozenset()
-        """IPoIB netdevs, by number or name."""
+        """IPoIB netdevs, by ifindex or name."""
         self._to_ask: set[str] = set()
         self._heard: set[int] = set()
-        """Interfaces that sent an event since the last question was put."""
+        """Ifindexes of interfaces with an event since the last request."""
         self._asking = asyncio.Event()
         self._congested = asyncio.Event()
-        """The kernel drops events, and tells so only once until all that wait were read."""
+        """The kernel drops events; it reports that once until the queue was read completely."""
 
     async def run(self) -> None:
-        """Follow the sockets for ever; a node that allows none is told once and retried."""
+        """Follow the sockets until cancelled; if none can be opened, log it once and retry."""
         leave = self._bus.on(SnapshotTaken, lambda e: self._follow_snapshot(e.snapshot))
         try:
             await keep_running(
@@ -81,7 +81,7 @@ class NetlinkWatcher:
             self._watched = (frozenset(), frozenset())
             self.is_open = True
             logs.forget(NetlinkLost, "")
-            gc.freeze()  # what it took to import stays: no collection need walk through it
+            gc.freeze()  # imported modules stay in memory: exclude them from collections
             logs.emit(NetlinkOpened(receive_buffer_bytes=netlink.receive_buffer_bytes))
             self._ask_all()
             self._watch_routes()
@@ -95,7 +95,7 @@ class NetlinkWatcher:
             )
 
     def _follow_snapshot(self, snapshot: Snapshot) -> None:
-        """Interfaces that are new are asked about; those that left are forgotten."""
+        """Request the facts of new interfaces; forget those of interfaces that left."""
         if snapshot == self._snapshot:
             return
         before, self._carriers = self._carriers, frozenset(carriers(snapshot))
@@ -106,7 +106,7 @@ class NetlinkWatcher:
             self._ask(n.name for n in fresh)
 
     def _narrow(self) -> None:
-        """Let the socket drop what no device hangs on, and forget facts of it."""
+        """Drop events and facts of interfaces that decide on no device."""
         self._ifindexes = frozenset(n.ifindex for n in self._carriers if n.ifindex is not None)
         self._names = frozenset(n.name for n in self._carriers)
         self._ipoib = frozenset(
@@ -120,7 +120,7 @@ class NetlinkWatcher:
         self._filter()
 
     def _filter(self) -> None:
-        """The socket's filter knows numbers only: those scanned, and those netlink told."""
+        """Set the socket's filter to the ifindexes of the scan and those known from netlink."""
         if self._netlink is not None:
             self._netlink.only(self._ifindexes | self.links.by_ifindex.keys())
 
@@ -147,12 +147,12 @@ class NetlinkWatcher:
         self._congested.set()
 
     def _make_good(self) -> None:
-        """Ask for what was dropped, and have everything scanned."""
+        """Request everything that may have been dropped, and hint at a whole scan."""
         self._ask_all()
         self._bus.publish(HostChanged())
 
     async def _wait_out_congestion(self, netlink: Netlink) -> None:
-        """Ask again when all was read: drops after the first question are not told."""
+        """Request all again when the queue was read: the kernel does not report further drops."""
         while True:
             await self._congested.wait()
             await asyncio.sleep(ASK_PAUSE_S)
@@ -161,11 +161,10 @@ class NetlinkWatcher:
                 self._make_good()
 
     def _take(self, fact: LinkFact, *, answered: bool = False) -> None:
-        """Put one fact in force if anything hangs on it.
+        """Use one fact if it is about a relevant interface.
 
-        Where the tree that was scanned stands in for another machine, an interface is known by its
-        name first: only one that netlink has named before may change it, since a number alone
-        may be that of another interface. On this machine's own root the number is the interface.
+        On the host's own root, the ifindex identifies the interface. On a laid-out tree the name
+        does: there, an ifindex counts only once netlink has reported it with a scanned name.
         """
         before = self.links.by_ifindex.get(fact.ifindex)
         is_scanned = self._is_named(fact) or (
@@ -191,11 +190,11 @@ class NetlinkWatcher:
             self._ask({fact.name})
 
     def _is_named(self, fact: LinkFact) -> bool:
-        """Whether a name alone says that a scanned interface is meant."""
+        """Whether the name identifies a scanned interface."""
         return fact.name in self._names and not self.links.by_number
 
     def _owners(self, *facts: LinkFact) -> frozenset[str] | None:
-        """The devices whose netdevs these are, by name or number; None = none is known."""
+        """Ids of the devices that have these netdevs, by name or ifindex; None = unknown."""
         owners = self._snapshot.netdev_owner
         names = {n.name for n in self._carriers if n.ifindex in {f.ifindex for f in facts}}
         known = [owners.get(name) for name in names | {f.name for f in facts}]
@@ -205,8 +204,8 @@ class NetlinkWatcher:
     def _moved(self, before: LinkFact | None, fact: LinkFact) -> bool:
         """Whether more changed than the link's state: names, master, or the namespace.
 
-        The first word on an interface is held against the scan: it may have changed since. Of
-        IPoIB any change counts: only a scan reads the state of the port below.
+        The first facts about an interface are compared with the scan. For IPoIB every change
+        counts, because only a scan reads the state of the RDMA port.
         """
         if before is None:
             scanned = next((n for n in self._carriers if self._is(n, fact)), None)
@@ -219,13 +218,13 @@ class NetlinkWatcher:
         return old != (fact.name, fact.master, fact.gone, fact.altnames)
 
     def _is(self, netdev: Netdev, fact: LinkFact) -> bool:
-        """Whether a fact is of a scanned netdev."""
+        """Whether a fact is about a scanned netdev."""
         if self.links.by_number:
             return netdev.ifindex == fact.ifindex
         return netdev.name == fact.name
 
     async def _answer_questions(self, netlink: Netlink) -> None:
-        """Ask about interfaces that sent an event: only an answer tells the VFs' policies."""
+        """Request the facts of interfaces with an event: only answers contain the VFs' policies."""
         while True:
             await self._asking.wait()
             self._asking.clear()
@@ -247,20 +246,20 @@ class NetlinkWatcher:
 
     def _take_uevent(self, event: Uevent) -> None:
         if not self._hint_at(event) and may_become_relevant(event):
-            # The kernel tells of a VLAN before it links it to the interface below it.
+            # The kernel reports a VLAN before it links it to its lower interface.
             asyncio.get_running_loop().call_later(FLUSH_S, self._hint_at, event)
         if event.interface in self._names:
             self._ask({event.interface})
 
     def _hint_at(self, event: Uevent) -> bool:
-        """Have the host scanned if a scan could see what an event tells of."""
+        """Hint at a scan if a scan could see the change; return whether it could."""
         if not is_relevant(event, self._snapshot, self._roots):
             return False
         self._bus.publish(HostChanged(touched_by(event)))
         return True
 
     async def _follow_routes(self, routes: DefaultRouteEvents) -> None:
-        """Have the host scanned when its use of a device's netdev may have changed."""
+        """Hint at a scan when the host's use of a device's netdev may have changed."""
         while True:
             change = await routes.changed()
             touched: frozenset[str] | None = frozenset()
@@ -278,7 +277,7 @@ class NetlinkWatcher:
             self._bus.publish(HostChanged(touched))
 
     def _is_watched(self, name: str) -> bool:
-        """Whether the host's routes by an interface matter: it has a default one, or is a VF's."""
+        """Whether routes of an interface matter: it has a default route, or is a VF's or SF's."""
         if name in self._snapshot.default_route_netdevs:
             return True
         owner = self._snapshot.netdev_owner.get(name)
@@ -290,7 +289,7 @@ class NetlinkWatcher:
         return name in snapshot.default_route_netdevs or name in snapshot.addressed_netdevs
 
     def _watch_routes(self) -> None:
-        """Let the socket of routes pass what concerns the netdevs that the host uses now."""
+        """Accept route events of the netdevs that the host uses now."""
         if self._routes is None:
             return
         addressed = frozenset(numbers(self._snapshot.addressed_netdevs))
@@ -298,12 +297,12 @@ class NetlinkWatcher:
         if (addressed, stacked) != self._watched:
             try:
                 self._routes.watch(addressed, stacked)
-            except OSError:  # the socket is gone, and the next session begins with another one
+            except OSError:  # the socket failed; the next session opens another one
                 return
             self._watched = (addressed, stacked)
-            self._bus.publish(HostChanged(frozenset()))  # what came before it passed
+            self._bus.publish(HostChanged(frozenset()))  # it may have changed before
 
 
 def carriers(snapshot: Snapshot) -> tuple[Netdev, ...]:
-    """The netdevs on which some device's link hangs, each once."""
+    """The netdevs that decide on the link of any device, each once."""
     return tuple(dict.fromkeys(link_netdevs(snapshot.devices, snapshot)))
