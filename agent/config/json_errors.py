@@ -1,4 +1,4 @@
-"""Says what is wrong with text that is not JSON, in the words of the person who wrote it."""
+"""Messages for text that is not JSON, with the usual causes."""
 
 from __future__ import annotations
 
@@ -39,10 +39,7 @@ class JsonSyntaxError(ValueError):
 
 @frozen(slots=False, eq=False)
 class Text:
-    """The text of a file, with its lines.
-
-    Not slotted so that line starts are looked for once, on first use.
-    """
+    """The text of a file, with its lines. Without slots, for the cached line starts."""
 
     text: str
 
@@ -57,7 +54,7 @@ class Text:
 
 
 def unexpected(text: str, start: int, wanted: str) -> JsonSyntaxError:
-    """Something stands at ``start`` where ``wanted`` should; the usual causes are recognised."""
+    """The error for text at ``start`` that is not ``wanted``."""
     if start >= len(text):
         return JsonSyntaxError(f"the file ends here, expected {wanted}", len(text))
     char = text[start]
@@ -75,7 +72,7 @@ def unexpected(text: str, start: int, wanted: str) -> JsonSyntaxError:
 
 
 def bad_number(text: str, start: int, end: int) -> JsonSyntaxError | None:
-    """The fault of a number that goes on in a way JSON does not know, if it does."""
+    """The error for a number that continues in a way that JSON does not allow, or None."""
     following = text[end : end + 1]
     if following in {"x", "X"}:
         return JsonSyntaxError("hexadecimal numbers are not JSON: write ids as strings", start)
@@ -89,7 +86,7 @@ def bad_number(text: str, start: int, end: int) -> JsonSyntaxError | None:
 
 
 def bad_value(text: str, start: int) -> JsonSyntaxError:
-    """No value starts here."""
+    """The error for text where a value should start."""
     char = text[start : start + 1]
     if char in {"+", "."}:
         return JsonSyntaxError(f"numbers do not start with {char}", start)
@@ -99,7 +96,7 @@ def bad_value(text: str, start: int) -> JsonSyntaxError:
 
 
 def bad_key(text: str, start: int, opened: int) -> JsonSyntaxError:
-    """No key starts here, in the object that opens at ``opened``."""
+    """The error for text where a key should start, in the object that starts at ``opened``."""
     char = text[start : start + 1]
     if char.isalpha() or char in {"_", "$"}:
         return JsonSyntaxError("keys are written in double quotes", start)
@@ -107,10 +104,10 @@ def bad_key(text: str, start: int, opened: int) -> JsonSyntaxError:
 
 
 def bad_separator(text: str, start: int, closer: str, opened: int, after: int) -> JsonSyntaxError:
-    """Neither ``,`` nor ``closer`` follows a value that ends at ``after``."""
+    """The error if neither ``,`` nor ``closer`` follows a value that ends at ``after``."""
     char = text[start : start + 1]
     if char in {'"', "{", "["} or char.isalnum():
-        return JsonSyntaxError("a comma is missing between this and what stands before it", after)
+        return JsonSyntaxError("a comma is missing between this and the value before it", after)
     if char == ":":
         return JsonSyntaxError(
             "a colon follows something that is no key: is a { missing before it?", start
@@ -120,7 +117,7 @@ def bad_separator(text: str, start: int, closer: str, opened: int, after: int) -
 
 
 def bad_string(text: str, start: int, at: int) -> JsonSyntaxError:
-    """A string that starts at ``start`` and cannot go on at ``at``."""
+    """The error for a string that starts at ``start`` and is wrong at ``at``."""
     char = text[at : at + 1]
     if char in {"\n", "\r"}:
         return JsonSyntaxError(
@@ -138,7 +135,7 @@ def bad_string(text: str, start: int, at: int) -> JsonSyntaxError:
 
 
 def bad_end(text: str, start: int) -> JsonSyntaxError:
-    """Something follows the value that is the whole document."""
+    """The error for text after the value that is the whole document."""
     char = text[start]
     if char in "}]":
         return JsonSyntaxError(f"one closing {char} too many", start)

@@ -1,4 +1,4 @@
-"""Lays JSON out for people to read."""
+"""Formats JSON for people."""
 
 from __future__ import annotations
 

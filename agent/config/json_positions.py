@@ -1,7 +1,7 @@
-"""Parses JSON so that each value knows where it stands: the first step from file to records.
+"""Parses JSON with the position of each value: the first step from the file to records.
 
-A parser of its own, since none that is kept up gives positions and duplicate keys and survives
-hostile nesting. It never recurses; strings are read by the standard library's scanner.
+No maintained parser gives positions and duplicate keys and limits nesting, so here is one.
+It does not recurse; the standard library's scanner reads strings.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from agent.config.json_errors import (
 MAX_DEPTH = 100
 """A configuration needs six levels."""
 MAX_VALUES = 200_000
-"""Room for thousands of pools; more is no configuration but an accident."""
+"""Enough for thousands of pools."""
 
 _BLANKS = re.compile(r"[ \t\n\r]*")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
@@ -64,7 +64,7 @@ class Object:
 
 
 class _Open:
-    """A list or object whose end has not been seen."""
+    """A list or object whose end has not been read."""
 
     __slots__ = ("closer", "items", "key", "key_start", "start")
 
@@ -87,12 +87,12 @@ class _Open:
 
 
 def parse_json(text: str) -> Node:
-    """The one value that is ``text``; raises JsonSyntaxError where it is no JSON."""
+    """Parse a text that is one value; raises JsonSyntaxError if it is no JSON."""
     return _Parser(text).run()
 
 
 class _Parser:
-    """Every step takes the offset of something that is no blank and gives the next such offset."""
+    """Each step takes the offset of a character that is no blank, and returns the next one."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -115,7 +115,7 @@ class _Parser:
         return found.end() if found else at
 
     def value(self, at: int) -> tuple[Node | None, int]:
-        """A scalar or an empty list or object; None where one was opened."""
+        """A scalar or an empty list or object; None after the start of another one."""
         self.values += 1
         if self.values > MAX_VALUES:
             raise JsonSyntaxError(f"more than {MAX_VALUES} values: this is no configuration", at)
@@ -134,7 +134,7 @@ class _Parser:
         return None, self.key(opened, at) if opened.closer == "}" else at
 
     def after(self, node: Node, at: int) -> tuple[Node | None, int]:
-        """What follows a value inside a list or object: a comma, or the end of it."""
+        """Read what follows a value in a list or object: a comma or the end."""
         opened = self.open[-1]
         opened.add(node)
         if comma := _COMMA.match(self.text, at):
@@ -151,7 +151,7 @@ class _Parser:
         raise bad_separator(self.text, at, opened.closer, opened.start, end)
 
     def key(self, opened: _Open, at: int) -> int:
-        """Read a key and its colon into ``opened``; where the value starts."""
+        """Read a key and its colon into ``opened``; returns the offset of the value."""
         opened.key_start = at
         if plain := _PLAIN_KEY.match(self.text, at):
             opened.key = plain[1]
@@ -180,7 +180,7 @@ class _Parser:
         return Node(number, at), self.blanks(found.end())
 
     def string(self, at: int) -> tuple[str, int]:
-        """A string and what follows it; half surrogate pairs become U+FFFD, as in Go."""
+        """A string and the offset after it; half surrogate pairs become U+FFFD, as in Go."""
         try:
             value, end = _STRINGS.raw_decode(self.text, at)
         except JSONDecodeError as error:

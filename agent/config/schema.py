@@ -93,7 +93,7 @@ class HealthPolicy:
     recovery_hold_s: float = read_from(
         Key(
             "recoveryHoldSeconds",
-            "How long a device must be healthy again before kubelet is told; without it 1.",
+            "How long a device must be healthy again before kubelet is informed; without it 1.",
             "seconds from 0 to 3600",
             5,
             {"type": "number", "minimum": 0, "maximum": 3600},
@@ -152,7 +152,7 @@ class PoolConfig:
         default=(),
     )
     exclude_topology: bool = read_from(
-        Key("excludeTopology", "true = kubelet is not told the devices' NUMA nodes."),
+        Key("excludeTopology", "true = kubelet gets no NUMA nodes of the devices."),
         default=False,
     )
     additional_info: Mapping[str, Mapping[str, str]] | None = read_from(

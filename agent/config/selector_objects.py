@@ -82,7 +82,7 @@ def _objects(at: Located, kind: Kind | None) -> tuple[Located, ...]:
 
 
 def _pool_is_rdma(pool: Located, kind: Kind | None, objects: tuple[Located, ...]) -> bool:
-    """An isRdma beside the selectors, a common mistake that would cost pods their RDMA nodes."""
+    """Read an isRdma beside the selectors: a common mistake, which would cost pods RDMA."""
     at = pool.get(IS_RDMA.key)
     if at is None:
         return False

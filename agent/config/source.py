@@ -1,7 +1,7 @@
-"""Fetches the configuration file's bytes, or says in words why there are none.
+"""Reads the bytes of the configuration file, or gives the reason why there are none.
 
-The first step of loading, and the only one that touches the disk. A directory stands for a
-mounted ConfigMap with one key per node; no key for this node means no pools, not a fault.
+This is the first step of loading, and the only one that reads files. A directory is a mounted
+ConfigMap with one key per node; without a key for this node, the node has no pools.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ _KINDS = {
 
 
 class SourceState(StrEnum):
-    """What became of reading the configuration."""
+    """The outcome of reading the configuration."""
 
     READ = "read"
     """``data`` holds the file's bytes."""
     NO_KEY = "no key for this node"
     """A mounted ConfigMap without a key for this node: no pools, ready and idle."""
     NO_FILE = "no file for this node"
-    """Any other directory without a file for this node: no pools as long as there was none."""
+    """Any other directory without a file for this node: no pools unless there was a file before."""
     AWAITED = "missing in a mounted ConfigMap"
-    """The file may still come: no pools, idle, watched for."""
+    """The file may appear later: no pools until then."""
     MISSING = "missing"
-    """Nothing is there, and nothing says that anything will come."""
+    """There is no file, and no reason to expect one."""
     UNUSABLE = "unusable"
-    """Something is there that cannot be read as a configuration file."""
+    """It exists, but cannot be read as a configuration file."""
 
 
 @frozen
@@ -54,13 +54,13 @@ class SourceResult:
     """The bytes of the configuration, or why there are none."""
 
     path: Path
-    """The file that was read or looked for; inside the directory where one was given."""
+    """The file that was read or looked for; inside the directory if a directory was given."""
     state: SourceState
     data: bytes = b""
     message: str = ""
     """Cause and fix in one sentence; empty if read."""
     is_fault: bool = False
-    """Whether the system failed to say what is there: it may say so at the next try."""
+    """Whether the system could not read it now: the next try may succeed."""
 
     @property
     def is_idle(self) -> bool:
@@ -71,8 +71,8 @@ class SourceResult:
 async def read_source(path: Path, node_name: str | None) -> SourceResult:
     """Read the configuration at ``path``; in a directory this node's key, then config.json.
 
-    Never raises for anything that a path can be: missing, unreadable, a pipe, a loop of links, on
-    a mount that hangs.
+    Raises nothing for any path: missing, unreadable, a pipe, a loop of links, on a mount that
+    hangs.
     """
     files = FileThreads(SOURCE, path)
     try:
@@ -103,7 +103,7 @@ async def _read_directory(folder: Path, node_name: str | None, files: FileThread
 
 async def _read_file(path: Path, files: FileThreads) -> SourceResult:
     try:
-        # Looked at before opening: opening some devices has effects, opening a pipe may block.
+        # Checked before opening: opening some devices has effects, opening a pipe may block.
         entry = await aiofiles.os.stat(path, executor=files)
         mode = entry.st_mode
         if not stat.S_ISREG(mode):
@@ -121,9 +121,9 @@ async def _read_file(path: Path, files: FileThreads) -> SourceResult:
 
 
 async def _exists(path: Path, files: FileThreads) -> bool:
-    """Whether anything of that name is there, a link to nowhere too.
+    """Whether an entry of that name exists, also a link to a missing file.
 
-    Raises OSError where that cannot be told: what may not be looked at is not missing.
+    Raises OSError if this cannot be determined: what cannot be read is not missing.
     """
     try:
         await aiofiles.os.stat(path, follow_symlinks=False, executor=files)
@@ -133,7 +133,7 @@ async def _exists(path: Path, files: FileThreads) -> bool:
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """Open without waiting, should a pipe have taken the file's place meanwhile."""
+    """Open without waiting, in case a pipe has replaced the file."""
     return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 

@@ -1,4 +1,4 @@
-"""Makes text of a configuration file's bytes, or says which encoding it seems to be in."""
+"""Decodes the bytes of a configuration file, or names the encoding that it seems to have."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _GZIP = b"\x1f\x8b"
 def decode(data: bytes) -> str:
     """The text, without a UTF-8 byte order mark.
 
-    Raises JsonSyntaxError; ``start`` is an offset into what :func:`readable` makes of the bytes.
+    Raises JsonSyntaxError; ``start`` is an offset in the text that :func:`readable` returns.
     """
     for bom, name in _OTHER_BOMS.items():
         if data.startswith(bom):
@@ -41,5 +41,5 @@ def decode(data: bytes) -> str:
 
 
 def readable(data: bytes) -> str:
-    """As much text as can be made of any bytes, with the same offsets as ``decode`` reports."""
+    """The text of any bytes as far as possible, with the offsets that ``decode`` reports."""
     return data.removeprefix(_UTF8_BOM).decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""Keeps the configuration in force: read at the start, then whenever its file has other content.
+"""Reads the configuration file at the start, and again whenever its content has changed.
 
 A file with any error leaves the last good configuration in force. A ConfigMap is swapped whole when
 any of its keys is edited, so the content of this node's own file decides, not the event.
@@ -47,11 +47,11 @@ from agent.inotify import DirectoryWatch, EntryChanged, LookAgain, log_unwatched
 from agent.tasks import Retry, keep_running, run_all
 
 QUIET_S = 0.03
-"""A plain rewrite empties the file first: wait until nothing more happens to it."""
+"""A plain rewrite empties the file first: wait until it no longer changes."""
 LARGE_BYTES = 32 * 1024
-"""Reading a file of this size takes some 20 ms: a larger one is read beside the loop."""
+"""Reading a file of this size takes some 20 ms; a larger one is read in a thread."""
 RETRY_S = 5.0
-"""When a file that could not be read is tried again: no event tells that it can be."""
+"""When a file that could not be read is tried again: no event reports that it can be."""
 
 
 @frozen
@@ -63,24 +63,24 @@ class ConfigChanged:
 
 @frozen
 class ConfigStatus:
-    """How the file stands, for readiness and status."""
+    """The state of the configuration, for readiness and status."""
 
     path: str
-    """The file that was read or looked for, inside the folder where one was given."""
+    """The file that was read or looked for; inside the folder if a folder was given."""
     in_force: bool = False
     """Whether any configuration is in force."""
     rejected: str = ""
-    """Why the file as it is now is not in force; empty = it is."""
+    """Why the current content of the file is not in force; empty = it is."""
     refused: tuple[str, ...] = ()
-    """Pools of the file in force that are left out because of their errors."""
+    """Pools of the file in force that are not served because of their errors."""
     reloads: int = 0
     failures: int = 0
     idle: str = ""
-    """Why there are no pools though nothing is wrong; empty = there may be some."""
+    """Why there are no pools, although nothing is wrong; empty = there may be some."""
 
 
 class ConfigWatcher:
-    """Owns ``config``, the configuration in force; publishes ConfigChanged and ConfigRejected."""
+    """Holds ``config``, the configuration in force; publishes ConfigChanged and ConfigRejected."""
 
     def __init__(
         self,
@@ -137,14 +137,14 @@ class ConfigWatcher:
         return source
 
     async def _asked_within(self, limit_s: float) -> None:
-        """Until somebody asks for the file to be read, or the time is over."""
+        """Wait until the file is to be read again (SIGHUP), or the time is over."""
         with suppress(TimeoutError):
             async with asyncio.timeout(limit_s):
                 await self._asked.wait()
         self._asked.clear()
 
     async def _load(self, source: SourceResult) -> Loaded:
-        """What the file says; a large one is read beside the loop, which serves kubelet."""
+        """Load the file; a large one in a thread, so that kubelet is served meanwhile."""
         read = partial(
             load_config,
             source.data,
@@ -168,9 +168,9 @@ class ConfigWatcher:
         )
 
     async def reload(self, *, asked: bool = False) -> None:
-        """Read the file again and put it in force if it is without errors.
+        """Read the file again and put it in force if it has no errors.
 
-        ``asked`` = by a person (SIGHUP): the outcome is told also if nothing changed.
+        ``asked`` = requested by SIGHUP: the outcome is logged also if nothing changed.
         """
         source = await read_source(self._path, self._node_name)
         seen = (source.state, source.data)
@@ -180,7 +180,7 @@ class ConfigWatcher:
             return
         self._seen = seen
         if source.state is SourceState.NO_FILE and not self.status.idle:
-            self._reject(source.message)  # a file was in force, whose loss takes no pools away
+            self._reject(source.message)  # the pools of the file that was removed stay
         elif source.is_idle:
             self._bus.publish(ConfigIdle(path=str(source.path), reason=source.message))
             self._put_in_force(Config(), source)
@@ -213,14 +213,14 @@ class ConfigWatcher:
         self._bus.publish(ConfigRejected(path=str(self._path), reason=summary))
 
     async def run(self) -> None:
-        """Follow the file, and SIGHUP, for ever."""
+        """Follow the file and SIGHUP until cancelled."""
         changed = asyncio.Event()
         await run_all(self._follow(changed), self._reload_when(changed), self._reload_asked())
 
     async def _follow(self, changed: asyncio.Event) -> None:
-        """Set ``changed`` whenever something happens that can change what the file says.
+        """Set ``changed`` after each event that may change the content of the file.
 
-        Where the host allows no further watch, that is told once and tried again; SIGHUP works.
+        If the host allows no further watch, this is logged once and tried again; SIGHUP works.
         """
 
         async def attempt() -> None:
@@ -242,7 +242,7 @@ class ConfigWatcher:
                     changed.set()
 
     async def _single_files(self) -> tuple[Path, ...]:
-        """Files to watch besides their folder: one that is mounted alone sends no event there."""
+        """Files to watch besides their folder, which gets no event of a file mounted alone."""
         threads = FileThreads(SOURCE, self._path)
         is_folder = await aiofiles.os.path.isdir(self._path, executor=threads)
         return () if is_folder else (self._path,)
