@@ -107,12 +107,12 @@ class ResourcePlugin:
         seen = await folders.look_at(self._context.roots.kubelet_socket)
         if seen is not None and seen != current.kubelet:
             if current.method == "legacy":
-                self._invalidate(KUBELET_REPLACED)
+                self._invalidate(current, KUBELET_REPLACED)
             else:
                 current.kubelet, current.kubelet_since_s = seen, self._loop_s()
                 self._wakeup.wake()
         if not await current.server.is_in_place():
-            self._invalidate("the socket was removed")
+            self._invalidate(current, "the socket was removed")
 
     @property
     def socket(self) -> str | None:
@@ -196,7 +196,6 @@ class ResourcePlugin:
                 is_ended=lambda: not self._device_list.live,
                 is_urgent=lambda: self._ending,
             )
-            await asyncio.gather(following, return_exceptions=True)
             self._current = None
             self._note_change()
 
@@ -235,7 +234,7 @@ class ResourcePlugin:
         if is_answered:
             self._note_registered(current)
             if not await current.server.is_in_place():
-                self._invalidate("the socket was removed")
+                self._invalidate(current, "the socket was removed")
 
     async def _follow(self, current: Generation) -> bool:
         missing = f"{self.resource}: registered, but kubelet did not ask for the list"
@@ -351,9 +350,9 @@ class ResourcePlugin:
         if isinstance(error, Exception):
             self._note_bug(error)
 
-    def _invalidate(self, why: str) -> None:
-        if self._current is not None and self._current.invalidated is None:
-            self._current.invalidated = why
+    def _invalidate(self, current: Generation, why: str) -> None:
+        if current.invalidated is None:
+            current.invalidated = why
             logs.emit_once(RegistrationInvalidated(resource=self.resource, why=why), self.resource)
             self._wakeup.wake()
 

@@ -77,6 +77,21 @@ async def test_a_kubelet_that_starts_later_gets_exactly_one_registration(roots: 
             assert node.state(VF).last_error is None
 
 
+async def test_a_resource_that_waits_for_kubelet_has_no_socket_and_is_not_registered(
+    roots: Roots,
+) -> None:
+    async with running_fleet(roots) as node:
+        with Kubelet(roots.kubelet) as kubelet:
+            node.fleet.apply((offer(VF, "a"),))
+            await node.kubelet_has(kubelet, VF, "a")
+            await node.until(lambda: node.state(VF).socket)
+            assert node.state(VF).registered_by == "legacy"
+        await node.until(lambda: len(node.of(RegistrationFailed)) == 1)
+        state = node.state(VF)
+        assert (state.socket, state.registered_by) == (None, None)
+        assert state.last_error == node.of(RegistrationFailed)[0].error
+
+
 async def test_a_hundred_kubelet_restarts_are_a_hundred_registrations(roots: Roots) -> None:
     ids = tuple(f"0000:3b:02.{i}" for i in range(8))
     with Kubelet(roots.kubelet) as kubelet:
