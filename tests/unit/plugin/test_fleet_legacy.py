@@ -5,7 +5,10 @@ import shutil
 import threading
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
+import attrs
 import pytest
 
 from agent.allocator import FRESH_WITHIN_S
@@ -344,7 +347,8 @@ async def test_an_answer_in_progress_is_sent_even_if_the_stream_ends_meanwhile(
 async def drop_streams(node: Node, kubelet: Kubelet, count: int) -> None:
     """End the stream so often, each time once kubelet has it again."""
     await node.kubelet_has(kubelet, VF, "a")
-    for number in range(1, count + 1):
+    before = len(node.of(StreamLost))
+    for number in range(before + 1, before + count + 1):
         kubelet.drop_stream(VF)
         await node.until(partial(_has_lost, node, number))
         await asyncio.to_thread(kubelet.wait_for, partial(_has_registered, count=number + 1))
@@ -380,6 +384,19 @@ async def test_a_stable_stream_is_answered_at_once_and_logged_each_time(
             node.fleet.apply((offer(VF, "a"),))
             await drop_streams(node, kubelet, 3)
     assert [name for name, _ in heard.events].count("plugin.stream_lost") == 3
+
+
+async def test_after_a_stable_stream_short_ones_are_counted_from_zero(roots: Roots) -> None:
+    limits = SimpleNamespace(**attrs.asdict(Limits()))
+    with hearing() as heard, Kubelet(roots.kubelet) as kubelet:
+        async with running_fleet(roots, limits=cast("Limits", limits)) as node:
+            node.fleet.apply((offer(VF, "a"),))
+            await drop_streams(node, kubelet, QUICK_TRIES)
+            limits.steady_s = 0.0
+            await drop_streams(node, kubelet, 1)
+            limits.steady_s = Limits().steady_s
+            await drop_streams(node, kubelet, 1)
+    assert "plugin.unsteady" not in [name for name, _ in heard.events]
 
 
 async def test_an_unexpected_exception_in_an_answer_ends_the_fleet(roots: Roots) -> None:
