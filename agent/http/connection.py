@@ -19,7 +19,7 @@ from agent.http.places import Limits, Places
 Serve = Callable[[Request], Awaitable[Answer | Stream]]
 _METHODS = frozenset({b"GET", b"HEAD"})
 _GZIP_FROM_BYTES = 1024
-_GZIP_FORMAT = zlib.MAX_WBITS | 16
+_GZIP_FORMAT = 31  # argument wbits of zlib: gzip, with the largest window
 _GZIP = ("content-encoding", "gzip")
 _HEADERS = (
     ("server", "sriov-agent"),
