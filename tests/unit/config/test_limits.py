@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,31 @@ def test_all_pools_together_have_limits_too() -> None:
         ("$.resourceList", "32772 values of selectors in all pools, at most 32768 are allowed")
     ]
     assert MAX_VALUES_OF_FILE == 32768
+
+
+def test_the_work_of_loading_grows_with_the_number_of_pools() -> None:
+    _, few, more, many = map(lines_run, (1, 50, 100, 200))  # the first fills caches
+    assert (many - more) / (more - few) == pytest.approx(2, rel=0.02)
+
+
+def lines_run(pools: int) -> int:
+    """How many lines of Python loading so many pools takes."""
+    described = [pool(f"net{n}", [VENDOR, {"pfNames": [f"ens{n}#0-7"]}]) for n in range(pools)]
+    count = 0
+
+    def trace(_frame: object, event: str, _arg: object) -> Any:  # noqa: ANN401 - of sys.settrace
+        nonlocal count
+        count += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        loaded = load(*described)
+    finally:
+        sys.settrace(before)
+    assert loaded.problems == ()
+    return count
 
 
 @pytest.mark.parametrize(("size", "beside"), [(LARGE_BYTES + 1, True), (LARGE_BYTES, False)])
