@@ -33,6 +33,8 @@ class Site:
     ``exposition`` writes the metrics for a state.
     """
 
+    _edition: int
+
     def __init__(
         self,
         state: Callable[[], AgentState],
@@ -49,7 +51,6 @@ class Site:
         self._whole: tuple[object, ...] = (None, None, None)
         self._small: tuple[object, ...] = ()
         self._editions = count()
-        self._edition = next(self._editions)
         self._paths: dict[str, Callable[[Request], Awaitable[Answer | Stream]]] = {
             "/healthz": self._healthz,
             "/livez": self._healthz,
@@ -86,7 +87,7 @@ class Site:
         """The whole status; ``?devices=0`` omits the devices."""
         state = self._state()
         devices = request.query.get("devices") != "0"
-        etag = f'"{self._run}-{self._edition_of(state)}{"" if devices else "-short"}"'
+        etag = f'"{self._run}-{self._edition_of(state)}-{devices:d}"'
         headers = (("etag", etag),)
         if request.headers.get("if-none-match") == etag:
             return Answer(status=304, headers=headers)
