@@ -21,21 +21,16 @@ from agent.attrs_classes import frozen
 from agent.host import route_filter as filters
 from agent.host.netlink import attach_filter, attributes, is_drained, open_events
 
-_RTMGRP_LINK = 0x1  # uapi linux/rtnetlink.h
-_RTMGRP_IPV4_IFADDR = 0x10
-_RTMGRP_IPV4_ROUTE = 0x40
-_RTMGRP_IPV4_RULE = 0x80
-_RTMGRP_IPV6_IFADDR = 0x100
-_RTMGRP_IPV6_ROUTE = 0x400
-_RTNLGRP_IPV6_RULE_MASK = 1 << 18  # of group 19, for which the header has no mask
-_GROUPS = (
-    _RTMGRP_LINK
-    | _RTMGRP_IPV4_IFADDR
-    | _RTMGRP_IPV4_ROUTE
-    | _RTMGRP_IPV4_RULE
-    | _RTMGRP_IPV6_IFADDR
-    | _RTMGRP_IPV6_ROUTE
-    | _RTNLGRP_IPV6_RULE_MASK
+_RTNLGRP_LINK = 1  # uapi linux/rtnetlink.h, enum rtnetlink_groups
+_RTNLGRP_IPV4_IFADDR, _RTNLGRP_IPV4_ROUTE, _RTNLGRP_IPV4_RULE = 5, 7, 8
+_RTNLGRP_IPV6_IFADDR, _RTNLGRP_IPV6_ROUTE, _RTNLGRP_IPV6_RULE = 9, 11, 19
+_GROUPS = sum(
+    1 << (group - 1)
+    for group in (
+        _RTNLGRP_LINK,
+        *(_RTNLGRP_IPV4_IFADDR, _RTNLGRP_IPV4_ROUTE, _RTNLGRP_IPV4_RULE),
+        *(_RTNLGRP_IPV6_IFADDR, _RTNLGRP_IPV6_ROUTE, _RTNLGRP_IPV6_RULE),
+    )
 )
 _RECEIVE_BYTES = 1 << 16
 _HEADER = struct.Struct("=4xH10x4xiII")  # type of nlmsghdr; index, flags, change of ifinfomsg

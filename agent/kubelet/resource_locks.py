@@ -104,8 +104,7 @@ class ResourceLocks:
     def others(self) -> frozenset[str]:
         """The resources that other processes have locked."""
         found: set[str] = set()
-        self._check_folders()
-        for folder in () if self._hangs else self._folders:
+        for folder in self._check_folders():
             with suppress(OSError):
                 names = os.listdir(folder / LOCK_FOLDER)  # noqa: PTH208 - names are all it takes
                 found.update(self._locked_by_others(folder / LOCK_FOLDER, names))
@@ -128,20 +127,25 @@ class ResourceLocks:
             self._try_again()
             self._plan()
 
-    def _check_folders(self) -> None:
+    def _check_folders(self) -> tuple[Path, ...]:
         """Check in a thread whether the folders answer, before files there are used on the loop.
 
-        While they do not answer, no lock file is opened, read or removed.
+        Returns the folders; none while they do not answer: then no lock file is opened, read or
+        removed.
         """
         path = ", ".join(map(str, self._folders))
+        self._hangs = False
         try:
             blocking.call_now("locks", path, self._touch_folders, limit_s=ASK_LIMIT_S)
         except TimeoutError:
             self._hangs = True
         except OSError:  # no thread can be made
-            self._hangs = False
-        else:
-            self._hangs = False
+            pass
+        return self._usable
+
+    @property
+    def _usable(self) -> tuple[Path, ...]:
+        return () if self._hangs else self._folders
 
     def _touch_folders(self) -> None:
         for folder in self._folders:
@@ -245,7 +249,7 @@ class ResourceLocks:
         os.close(entry.fd)
 
     def _remove(self, resource: str, fd: int) -> None:
-        for folder in () if self._hangs else self._folders:
+        for folder in self._usable:
             path = folder / LOCK_FOLDER / _file_name(resource)
             with suppress(OSError):
                 if os.path.samestat(os.fstat(fd), path.lstat()):

@@ -62,7 +62,6 @@ SAME_BEHAVIOUR: tuple[tuple[str, str, str, str], ...] = (
     # Jump offsets of a load or copy: classic BPF reads them in jumps only.
     ("agent/host/route_filter.py", r"\(_(LOAD|COPY)\w*, 0, 0, ", "0", "1"),
     # One bit more, which the expression that uses it contains anyway.
-    ("agent/host/route_events.py", r"^_RTMGRP_IPV4_IFADDR = ", "0x10", "17"),
     ("agent/host/routes.py", r"^_RTF_REJECT = ", "0x200", "513"),
     # Every use of the flag comes after a question that sets it.
     ("agent/kubelet/resource_locks.py", r"^        self._hangs = False$", "False", "True"),
