@@ -42,9 +42,11 @@ _SET_A, _SET_X, _COPY_TO_X = 0x00, 0x01, 0x07
 _JUMP, _EQUAL, _AT_LEAST, _SET_BITS, _RETURN = 0x05, 0x15, 0x35, 0x45, 0x06
 _ALL = 0xFFFFFFFF
 
+_NO_CONDITION = (0, 0)  # jump distances, which only conditional jumps use
+
 Step = tuple[int, int, int, int]
-_KEEP: Step = (_RETURN, 0, 0, _ALL)
-_DROP: Step = (_RETURN, 0, 0, 0)
+_KEEP: Step = (_RETURN, *_NO_CONDITION, _ALL)
+_DROP: Step = (_RETURN, *_NO_CONDITION, 0)
 
 
 Interfaces = Collection[int] | None
@@ -58,13 +60,13 @@ def program(addressed: Interfaces, stacked: Interfaces) -> bytes:
 
 def _steps(addressed: Interfaces, stacked: Interfaces) -> Iterator[Step]:
     links, routes, addresses = [*_links(stacked)], [*_routes(addressed)], [*_addresses()]
-    yield (_LOAD_BYTE, 0, 0, _TYPE)
+    yield (_LOAD_BYTE, *_NO_CONDITION, _TYPE)
     yield from _when(RTM_NEWADDR, addresses)
     yield from _when(RTM_DELADDR, [*_addresses_that_go(), *addresses])
     yield (_AT_LEAST, 0, 1, _RTM_NEWRULE)
     yield _KEEP
     yield (_AT_LEAST, 0, 1, _RTM_NEWROUTE)
-    yield (_JUMP, 0, 0, 2 + len(links))  # to the routes: only such a jump reaches so far
+    yield (_JUMP, *_NO_CONDITION, 2 + len(links))  # to the routes: only such a jump reaches so far
     yield (_EQUAL, 1, 0, RTM_NEWLINK)
     yield _DROP
     yield from links
@@ -79,7 +81,7 @@ def _when(kind: int, steps: list[Step]) -> Iterator[Step]:
 
 def _addresses() -> Iterator[Step]:
     """Keep addresses with a scope wider than the link."""
-    yield (_LOAD_BYTE, 0, 0, _IFA_SCOPE)
+    yield (_LOAD_BYTE, *_NO_CONDITION, _IFA_SCOPE)
     yield (_AT_LEAST, 0, 1, _SCOPE_LINK)
     yield _DROP
     yield _KEEP
@@ -87,47 +89,47 @@ def _addresses() -> Iterator[Step]:
 
 def _addresses_that_go() -> Iterator[Step]:
     """Keep removed IPv4 addresses: the kernel may remove routes with them."""
-    yield (_LOAD_BYTE, 0, 0, _FAMILY)
+    yield (_LOAD_BYTE, *_NO_CONDITION, _FAMILY)
     yield (_EQUAL, 0, 1, _AF_INET)
     yield _KEEP
 
 
 def _routes(addressed: Interfaces) -> Iterator[Step]:
     """Keep default routes, and all routes of the addressed interfaces."""
-    yield (_LOAD_BYTE, 0, 0, _RTM_DST_LEN)
+    yield (_LOAD_BYTE, *_NO_CONDITION, _RTM_DST_LEN)
     yield (_EQUAL, 0, 1, 0)
     yield _KEEP
     if addressed is None or addressed:
         yield from _find(_RTA_OIF, _RTM_ATTRIBUTES)
         yield (_EQUAL, 0, 1, 0)
         yield _DROP
-        yield (_COPY_TO_X, 0, 0, 0)
-        yield (_LOAD_WORD_AT_X, 0, 0, 4)  # behind the attribute's own header
+        yield (_COPY_TO_X, *_NO_CONDITION, 0)
+        yield (_LOAD_WORD_AT_X, *_NO_CONDITION, 4)  # behind the attribute's own header
         yield from _keep_if_any(addressed)
     yield _DROP
 
 
 def _links(stacked: Interfaces) -> Iterator[Step]:
     """Keep interfaces that are set down, those with a master, and the stacked ones."""
-    yield (_LOAD_BYTE, 0, 0, _IFI_CHANGE)
+    yield (_LOAD_BYTE, *_NO_CONDITION, _IFI_CHANGE)
     yield (_SET_BITS, 0, 3, IFF_UP)
-    yield (_LOAD_BYTE, 0, 0, _IFI_FLAGS)
+    yield (_LOAD_BYTE, *_NO_CONDITION, _IFI_FLAGS)
     yield (_SET_BITS, 1, 0, IFF_UP)
     yield _KEEP
     yield from _find(_IFLA_MASTER, _IFI_ATTRIBUTES)
     yield (_EQUAL, 1, 0, 0)
     yield _KEEP
     if stacked is None or stacked:
-        yield (_LOAD_WORD, 0, 0, _IFI_INDEX)
+        yield (_LOAD_WORD, *_NO_CONDITION, _IFI_INDEX)
         yield from _keep_if_any(stacked)
     yield _DROP
 
 
 def _find(attribute: int, first_at: int) -> Iterator[Step]:
     """Load the offset of an attribute, 0 if it is absent."""
-    yield (_SET_A, 0, 0, first_at)
-    yield (_SET_X, 0, 0, attribute)
-    yield (_LOAD_WORD, 0, 0, _FIND_ATTRIBUTE)
+    yield (_SET_A, *_NO_CONDITION, first_at)
+    yield (_SET_X, *_NO_CONDITION, attribute)
+    yield (_LOAD_WORD, *_NO_CONDITION, _FIND_ATTRIBUTE)
 
 
 def _keep_if_any(ifindexes: Interfaces) -> Iterator[Step]:

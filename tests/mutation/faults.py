@@ -72,6 +72,9 @@ def _compiles(source: bytes) -> bool:
     return True
 
 
+_OF_TYPES = ("TypeVar(", "tuple[", "Callable[", "Collection[", "Mapping[")
+
+
 class _Finder:
     def __init__(self, file: str, source: bytes) -> None:
         self._file = file
@@ -87,14 +90,14 @@ class _Finder:
             yield from self._of(node)
 
     def _nodes(self, node: ast.AST) -> Iterator[ast.AST]:
-        """What runs: no annotations, type variables, imports, docstrings, decorators, log lines."""
+        """What runs: no annotations, types, imports, docstrings, decorators, log lines."""
         if isinstance(node, ast.Import | ast.ImportFrom) or _is_log_line(node):
             return
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             return
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
             return
-        if isinstance(node, ast.Assign) and ast.unparse(node.value).startswith("TypeVar("):
+        if isinstance(node, ast.Assign) and ast.unparse(node.value).startswith(_OF_TYPES):
             return
         yield node
         for name, value in ast.iter_fields(node):

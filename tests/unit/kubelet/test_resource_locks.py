@@ -350,11 +350,12 @@ def test_lock_files_are_for_this_user_only_and_links_are_not_followed(
 ) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.write_text("untouched")
-    lock_file(roots, B).parent.mkdir()
-    lock_file(roots, B).symlink_to(elsewhere)
     with ResourceLocks(roots, Bus()) as locks:
+        locks.want({A})
+        lock_file(roots, B).symlink_to(elsewhere)
         assert locks.want({A, B}) == {A, B}
         assert stat.S_IMODE(lock_file(roots, A).stat().st_mode) == 0o600
+        assert stat.S_IMODE(lock_file(roots, A).parent.stat().st_mode) == 0o700
     assert elsewhere.read_text() == "untouched"
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Any, cast
@@ -106,6 +107,23 @@ async def test_a_slow_stream_gets_the_newest_list_and_skips_those_in_between(
     await stream.end()
     assert stream.sent[1:] == [encode_list(devices(999))]
     assert notes.told == ["opened", (1, 1), (999, 999)]
+
+
+async def test_an_equal_list_replaces_the_one_that_was_sent_in_memory_too(
+    device_list: DeviceList,
+) -> None:
+    sent = devices(2)
+    references = sys.getrefcount(sent)
+    device_list.publish(sent)
+    stream = Stream(device_list)
+    stream.go_on()
+    await stream.next()
+    await device_list.wakeup.until(lambda: device_list.pushed == device_list.sequence)
+    device_list.publish(devices(2))
+    await asyncio.sleep(0)
+    assert sys.getrefcount(sent) == references
+    device_list.end()
+    await stream.end()
 
 
 async def test_an_equal_list_is_not_sent_again(device_list: DeviceList) -> None:
