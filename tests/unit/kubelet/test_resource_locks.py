@@ -288,6 +288,24 @@ def test_a_resource_that_another_process_locked_first_in_a_replaced_folder_is_le
         assert messages(caplog) == ["lock.lost"]
 
 
+async def test_a_lock_that_was_lost_in_a_replaced_folder_is_taken_once_it_is_free(
+    roots: Roots,
+) -> None:
+    bus = Bus()
+    with ResourceLocks(roots, bus) as locks:
+        locks.want({A})
+        shutil.rmtree(roots.device_plugins)
+        roots.device_plugins.mkdir()
+        with ResourceLocks(roots, Bus()) as second:
+            second.want({A})
+            bus.publish(PluginFoldersChanged())
+            assert locks.waiting.keys() == {A}
+        async with asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(locks.run())
+            await until(bus, lambda: not locks.waiting)
+            running.cancel()
+
+
 async def test_without_kubelets_folders_resources_are_served_and_locked_when_they_come(
     roots: Roots, caplog: pytest.LogCaptureFixture
 ) -> None:
