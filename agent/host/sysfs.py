@@ -167,7 +167,7 @@ def listing_again(within: int, before: tuple[str, ...]) -> tuple[str, ...]:
     now = tuple(os.listdir(within))
     if now == before:
         return before
-    objects = dict(zip(before, before, strict=True))
+    objects = {name: name for name in before}
     return tuple(map(objects.get, now, now))
 
 
