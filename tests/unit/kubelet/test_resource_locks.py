@@ -17,7 +17,7 @@ import pytest
 
 from agent import blocking
 from agent.bus import Bus
-from agent.kubelet.events import PluginFoldersChanged
+from agent.kubelet.events import LockFilesChanged, PluginFoldersChanged
 from agent.kubelet.resource_locks import ResourceLocks
 from agent.kubelet.watch import KubeletWatch
 from agent.model.plugin_events import ResourceLocksChanged, ServerEnded
@@ -289,10 +289,10 @@ def test_a_resource_that_another_process_locked_first_in_a_replaced_folder_is_le
 
 
 async def test_a_lock_that_was_lost_in_a_replaced_folder_is_taken_once_it_is_free(
-    roots: Roots,
+    roots: Roots, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bus = Bus()
-    with ResourceLocks(roots, bus) as locks:
+    with ResourceLocks(roots, bus) as locks, monkeypatch.context() as patch:
         locks.want({A})
         shutil.rmtree(roots.device_plugins)
         roots.device_plugins.mkdir()
@@ -303,6 +303,12 @@ async def test_a_lock_that_was_lost_in_a_replaced_folder_is_taken_once_it_is_fre
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(locks.run())
             await until(bus, lambda: not locks.waiting)
+            checks: list[object] = []
+            patch.setattr(locks, "_check_folders", lambda: checks.append(None))
+            bus.publish(LockFilesChanged())
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert not checks, "nothing is tried while no lock is missing"
             running.cancel()
 
 
