@@ -55,14 +55,15 @@ class ResourceLocks:
     call waits for another process.
     """
 
+    _hangs: bool
+    """Whether the file system of the folders did not answer at the last check."""
+
     def __init__(self, roots: Roots, bus: Bus, config_file: Path | None = None) -> None:
         self._folders = (roots.device_plugins, roots.plugins_registry)
         self._bus = bus
         self._signature = _signature(config_file)
         self._wanted: frozenset[str] = frozenset()
         self._entries: dict[str, _Entry] = {}
-        self._hangs = False
-        """Whether the file system of the folders did not answer at the last check."""
         self._due = Event()
         self._retry = Retry()
         self._leave = ExitStack()
@@ -162,7 +163,8 @@ class ResourceLocks:
 
     def _try_again(self) -> None:
         """Try each missing lock once; publish and log what changed."""
-        taken = [r for r, e in self._entries.items() if not e.is_held and self._acquire(r)]
+        waiting = [(r, e.fd) for r, e in self._entries.items() if not e.is_held]
+        taken = [r for r, fd in waiting if fd is not None and self._acquire(r, fd)]
         lost = [r for r, e in tuple(self._entries.items()) if e.fd is None and self._is_lost(r)]
         if taken:
             logs.emit(LockAcquired(resources=tuple(sorted(taken))))
@@ -170,18 +172,16 @@ class ResourceLocks:
         if taken or lost:
             self._bus.publish(ResourceLocksChanged())
 
-    def _acquire(self, resource: str) -> bool:
+    def _acquire(self, resource: str, fd: int) -> bool:
         """Try to take a lock for which this process waits; returns whether it has it."""
-        entry = self._entries[resource]
-        if entry.fd is not None and not _try_lock(entry.fd):
+        if not _try_lock(fd):
             return False
-        if entry.fd is not None and self._is_in_place(resource, entry.fd):
-            entry.is_held = True
-            self._sign(resource, entry.fd)
+        if self._is_in_place(resource, fd):
+            self._entries[resource].is_held = True
+            self._sign(resource, fd)
             return True
         # The file was removed by its holder, or the folder was replaced: open the one in place.
-        if entry.fd is not None:
-            os.close(entry.fd)
+        os.close(fd)
         self._entries[resource] = self._take(resource)
         return self._entries[resource].is_held
 

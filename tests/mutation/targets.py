@@ -63,13 +63,6 @@ SAME_BEHAVIOUR: tuple[tuple[str, str, str, str], ...] = (
     ("agent/host/route_filter.py", r"^_NO_CONDITION = ", "0", "1"),
     # One bit more, which the expression that uses it contains anyway.
     ("agent/host/routes.py", r"^_RTF_REJECT = ", "0x200", "513"),
-    # Every use of the flag comes after a question that sets it.
-    ("agent/kubelet/resource_locks.py", r"^        self._hangs = False$", "False", "True"),
-    # The lock is released and taken again at once.
-    (
-        *("agent/kubelet/resource_locks.py", r"if entry.fd is not None and self._is_in_place"),
-        *("is not", "is"),
-    ),
     # Tables that are equal have no differing keys, which the next line finds as well.
     ("agent/discovery/scan_cache.py", r"if before is now or before == now:", "or", "and"),
     # Zero where numbers are little-endian.
