@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
+import secrets
 from collections.abc import Awaitable, Callable
 from itertools import count
 from operator import is_not
@@ -46,7 +46,7 @@ class Site:
         self._history = history
         self._exposition = exposition
         self._title = title
-        self._run = f"{time.time_ns():x}"
+        self._run = secrets.token_hex(4)
         self._working = asyncio.Lock()
         self._whole: tuple[object, ...] = (None, None, None)
         self._small: tuple[object, ...] = ()
